@@ -1,0 +1,59 @@
+"""The one error type that travels through every layer; a surface turns it into its own envelope."""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """A failure that a client is told about.
+
+    Attributes:
+        message: what is wrong, where, and what to do; safe to show to the client.
+        type: error class in OpenAI's vocabulary, such as ``invalid_request_error`` or ``server_error``.
+        code: machine-readable cause, such as ``context_length_exceeded``; ``None`` if there is no narrower word.
+        status: HTTP status if no byte of the answer has been sent yet.
+        param: the request field at fault, as a path (``messages[2].content``).
+        retry_after: seconds after which the same request may succeed (429 and 503).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str = "invalid_request_error",
+        code: str | None = None,
+        status: int = 400,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.type = type
+        self.code = code
+        self.status = status
+        self.param = param
+        self.retry_after = retry_after
+
+
+def invalid(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    """A 400: the request cannot be honoured as it stands."""
+    return ApiError(message, param=param, code=code)
+
+
+def context_length_exceeded(prompt_tokens: int, context_length: int) -> ApiError:
+    """A 400 that names both numbers: the prompt alone does not fit the context."""
+    return ApiError(
+        f"This model's maximum context length is {context_length} tokens, but the prompt has {prompt_tokens} tokens. "
+        "Shorten the prompt.",
+        code="context_length_exceeded",
+        param="messages",
+    )
+
+
+def overloaded(message: str, *, retry_after: float) -> ApiError:
+    """A 429: the queue is full; the same request may be sent again later."""
+    return ApiError(message, type="rate_limit_exceeded", code="queue_full", status=429, retry_after=retry_after)
+
+
+def engine_failed(message: str) -> ApiError:
+    """A 503: the engine is not there or failed while it worked on the request."""
+    return ApiError(message, type="server_error", code="engine_error", status=503)

@@ -1,0 +1,110 @@
+"""The provider-neutral request. Surfaces decode into it; providers read nothing else.
+
+Every default is neutral: a field that the caller did not set changes nothing of what the model says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A call an assistant made earlier in the conversation. ``arguments`` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One turn. Text parts are joined by the surface, so ``content`` is plain text."""
+
+    role: Role
+    content: str = ""
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function that the model may call; ``parameters`` is a JSON schema."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """``names`` narrows the choice to these tools (empty: all that were declared)."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    names: tuple[str, ...] = ()
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """How tokens are drawn.
+
+    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch their filter off. The repetition penalty
+    looks at prompt and output, presence and frequency penalties at the output only. ``seed`` None: the server draws one.
+    ``max_tokens`` None: up to the end of the context.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    seed: int | None = None
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What the deltas carry besides text. ``logprobs`` is the number of alternatives per position; None: no logprobs."""
+
+    logprobs: int | None = None
+    token_ids: bool = False
+
+
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation to be continued by ``n`` independent choices."""
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    template_kwargs: dict[str, Any] = {}
+    sampling: Sampling = Sampling()
+    output: Output = Output()
+    n: int = 1
+    tenant: str = ""
+    priority: int = 0
+
+
+class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Raw text or token ids to be continued, without a chat template."""
+
+    model: str
+    prompt: str | tuple[int, ...]
+    echo: bool = False
+    sampling: Sampling = Sampling()
+    output: Output = Output()
+    n: int = 1
+    tenant: str = ""
+    priority: int = 0
+
+
+Request = ChatRequest | CompletionRequest

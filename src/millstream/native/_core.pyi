@@ -1,0 +1,115 @@
+"""Types of the native core. Arrays are C-contiguous numpy arrays; every size is checked, errors are ValueError."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.models.spec import ModelSpec
+
+BLOCK_SIZE: int
+"""Positions per KV page."""
+
+def isa_levels() -> list[str]:
+    """Levels this build has and this machine can run, slowest first: ``generic``, ``avx2``, …"""
+
+def active_isa() -> str:
+    """The level in use: the best one, or the one ``MILLSTREAM_ISA`` names (RuntimeError if it cannot run)."""
+
+def default_threads() -> int:
+    """Processors in this process's affinity mask."""
+
+def dequantize(ggml_type: int, rows: int, cols: int, data: Any) -> NDArray[np.float32]:
+    """Values of a GGUF tensor after repacking into the internal format, shape [rows, cols]; for tests and tools."""
+
+def matmul(ggml_type: int, rows: int, cols: int, data: Any, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """x [m, cols] times the transposed tensor: [m, rows], through the engine's own quantised path; for tests."""
+
+class Model:
+    """Weights, KV pages and the step program of one model."""
+
+    def __init__(self, spec: ModelSpec, *, kv_blocks: int, max_tokens: int, max_rows: int, threads: int = 0) -> None:
+        """Allocate for at most ``max_tokens`` tokens and ``max_rows`` sampled rows a step (``threads`` 0: all)."""
+
+    def set_tensor(self, layer: int, slot: str, ggml_type: int, rows: int, cols: int, data: Any) -> None:
+        """Repack one tensor (vectors: rows = 1). ``data`` is any readable buffer of exactly the right size."""
+
+    def finish(self) -> None:
+        """Check that every slot the spec needs is filled, with the right shape. ValueError names the first that is not."""
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def kv_bytes(self) -> int: ...
+    def step(
+        self,
+        tokens: NDArray[np.int32],
+        seq_starts: NDArray[np.int32],
+        seq_positions: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        sample_rows: NDArray[np.int32],
+        sampling: SamplingBatch,
+        out: SampleOutput,
+        logits: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Run one step without the GIL.
+
+        tokens [T]: the new tokens of all sequences, one after another. seq_starts [S + 1]: where each begins; the last
+        is T. seq_positions [S]: position of each sequence's first new token, so positions before it are in the KV cache.
+        block_tables [S, B]: page numbers, padded with -1. sample_rows [R]: rows (indices into tokens) whose logits are
+        wanted; row r is sampled with row r of ``sampling`` into row r of ``out``. logits [R, vocab]: filled if given.
+        """
+
+class SamplingBatch:
+    """Per-row sampling parameters as flat arrays; the core keeps references, so rows can be rewritten in place.
+
+    Lists per row are in CSR form: row r owns entries starts[r] to starts[r + 1]. ``bias``: logit biases (-inf bans).
+    ``history``: distinct token ids seen by the row; ``history_counts`` = occurrences in the output (0: prompt only).
+    ``mask_rows`` [R]: row of ``masks`` [M, ceil(vocab / 32)] uint32 that holds the allowed tokens (bit t % 32 of word
+    t / 32), or -1. ``logprobs`` [R]: -1 none, 0 the sampled token, k > 0 also the k best.
+    ``position`` [R]: index of the token to be sampled within its sequence (prompt included), for the random generator.
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: NDArray[np.float32],
+        top_k: NDArray[np.int32],
+        top_p: NDArray[np.float32],
+        min_p: NDArray[np.float32],
+        repetition_penalty: NDArray[np.float32],
+        presence_penalty: NDArray[np.float32],
+        frequency_penalty: NDArray[np.float32],
+        seed: NDArray[np.uint64],
+        choice: NDArray[np.uint32],
+        position: NDArray[np.uint32],
+        logprobs: NDArray[np.int32],
+        mask_rows: NDArray[np.int32],
+        masks: NDArray[np.uint32],
+        bias_starts: NDArray[np.int32],
+        bias_ids: NDArray[np.int32],
+        bias_values: NDArray[np.float32],
+        history_starts: NDArray[np.int32],
+        history_ids: NDArray[np.int32],
+        history_counts: NDArray[np.int32],
+    ) -> None: ...
+
+class SampleOutput:
+    """Where a step writes: tokens [R], logprobs [R], top_ids [R, K], top_logprobs [R, K] (K at least the asked number)."""
+
+    def __init__(
+        self,
+        *,
+        tokens: NDArray[np.int32],
+        logprobs: NDArray[np.float32],
+        top_ids: NDArray[np.int32],
+        top_logprobs: NDArray[np.float32],
+    ) -> None: ...
+
+def sample(logits: NDArray[np.float32], sampling: SamplingBatch, out: SampleOutput) -> None:
+    """Sample every row of logits [R, vocab]; the same code that a step runs; for tests."""
+
+def philox(seed: int, choice: int, position: int) -> float:
+    """The uniform number in [0, 1) that the sampler draws for (seed, choice, position)."""
