@@ -1,0 +1,24 @@
+"""Settings of an engine process; they cross the process boundary as one JSON argument."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What to load and how large everything may grow.
+
+    ``context_length`` None: what the model was made for. ``kv_bytes`` None: enough for one full context and at least
+    512 MiB, within half of the memory that is free; a KV cache smaller than the context shortens the context.
+    ``threads`` 0: all processors of the affinity mask.
+    """
+
+    model_path: str
+    model_name: str
+    context_length: int | None = None
+    kv_bytes: int | None = None
+    threads: int = 0
+    step_tokens: int = 256
+    max_sequences: int = 64
+    max_waiting: int = 256
+    prefix_cache: bool = True

@@ -1,0 +1,88 @@
+"""What the API process and the engine process say to each other, and how a message is framed on the socket.
+
+A frame is a length (4 bytes, little endian) and that many bytes of msgpack.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
+
+
+class Submit(msgspec.Struct, frozen=True, tag="submit", array_like=True):
+    request: TokenRequest
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort", array_like=True):
+    request_id: str
+
+
+class StatsQuery(msgspec.Struct, frozen=True, tag="stats?", array_like=True):
+    serial: int
+
+
+Command = Submit | Abort | StatsQuery
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready", array_like=True):
+    """The model is loaded; commands are read from now on."""
+
+    info: EngineInfo
+
+
+class StartFailed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
+    """The engine cannot start; ``message`` is for the person who started it."""
+
+    message: str
+
+
+class Step(msgspec.Struct, frozen=True, tag="step", array_like=True):
+    """New tokens of every sequence of one step."""
+
+    deltas: list[TokenDelta]
+
+
+class StatsReply(msgspec.Struct, frozen=True, tag="stats", array_like=True):
+    serial: int
+    stats: EngineStats
+
+
+Event = Ready | StartFailed | Step | StatsReply
+
+HEADER = struct.Struct("<I")
+
+_encoder = msgspec.msgpack.Encoder()
+command_decoder = msgspec.msgpack.Decoder(Command)
+event_decoder = msgspec.msgpack.Decoder(Event)
+
+
+def frame(message: Command | Event) -> bytes:
+    """One message as it goes over the socket."""
+    body = _encoder.encode(message)
+    return HEADER.pack(len(body)) + body
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. Feed what was received, take the bodies that are complete."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        buffer = self._buffer
+        buffer += data
+        bodies = []
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            (length,) = HEADER.unpack_from(buffer, start)
+            end = start + HEADER.size + length
+            if len(buffer) < end:
+                break
+            bodies.append(bytes(memoryview(buffer)[start + HEADER.size : end]))
+            start = end
+        if start:
+            del buffer[:start]
+        return bodies

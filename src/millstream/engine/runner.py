@@ -1,0 +1,172 @@
+"""Turns the scheduler's chunks into the flat arrays of one native step."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from millstream.engine.protocol import TokenAlternatives
+from millstream.native import SampleOutput, SamplingBatch
+from millstream.scheduler.scheduler import Chunk, Sampled
+from millstream.scheduler.sequence import Sequence
+
+if TYPE_CHECKING:
+    from millstream.native import Model
+
+MAX_LOGPROBS = 20
+"""Most alternatives that a request may ask for per token."""
+
+_BANNED = float("-inf")
+
+
+class NativeRunner:
+    """Executes steps on the native core. The arrays are allocated once and rewritten in place."""
+
+    def __init__(self, model: Model, *, step_tokens: int, max_sequences: int, max_blocks: int) -> None:
+        self._model = model
+        self._tokens = np.zeros(step_tokens, np.int32)
+        self._starts = np.zeros(max_sequences + 1, np.int32)
+        self._positions = np.zeros(max_sequences, np.int32)
+        self._tables = np.full((max_sequences, max_blocks), -1, np.int32)
+        self._rows = np.zeros(max_sequences, np.int32)
+        self._sampling = _SamplingArrays(max_sequences)
+        self._out_tokens = np.zeros(max_sequences, np.int32)
+        self._out_logprobs = np.zeros(max_sequences, np.float32)
+        self._top_ids = np.zeros((max_sequences, MAX_LOGPROBS), np.int32)
+        self._top_logprobs = np.zeros((max_sequences, MAX_LOGPROBS), np.float32)
+        self._native_seconds = 0.0
+
+    @property
+    def native_seconds(self) -> float:
+        return self._native_seconds
+
+    def execute(self, chunks: list[Chunk]) -> Sampled:
+        """Run every chunk and sample after those that ask for it."""
+        total = self._place(chunks)
+        sampling = [chunk.sequence for chunk in chunks if chunk.sample]
+        rows = len(sampling)
+        batch = self._sampling.fill(sampling)
+        out = SampleOutput(
+            tokens=self._out_tokens[:rows],
+            logprobs=self._out_logprobs[:rows],
+            top_ids=self._top_ids[:rows],
+            top_logprobs=self._top_logprobs[:rows],
+        )
+        widest = max(len(chunk.sequence.blocks) for chunk in chunks)
+        tables = np.ascontiguousarray(self._tables[: len(chunks), :widest])
+        begun = time.perf_counter()
+        self._model.step(
+            self._tokens[:total],
+            self._starts[: len(chunks) + 1],
+            self._positions[: len(chunks)],
+            tables,
+            self._rows[:rows],
+            batch,
+            out,
+        )
+        self._native_seconds += time.perf_counter() - begun
+        return Sampled(
+            tokens=self._out_tokens[:rows].tolist(),
+            logprobs=[self._alternatives(row, sequence) for row, sequence in enumerate(sampling)],
+        )
+
+    def _place(self, chunks: list[Chunk]) -> int:
+        """Write tokens, positions and block tables; returns the number of tokens."""
+        at = row = 0
+        for index, chunk in enumerate(chunks):
+            sequence = chunk.sequence
+            end = at + chunk.count
+            if chunk.count == 1:
+                self._tokens[at] = sequence.tokens[chunk.start]
+            else:
+                self._tokens[at:end] = sequence.tokens[chunk.start : chunk.start + chunk.count]
+            self._positions[index] = chunk.start
+            self._tables[index, : len(sequence.blocks)] = sequence.blocks
+            self._tables[index, len(sequence.blocks) :] = -1
+            if chunk.sample:
+                self._rows[row] = end - 1
+                row += 1
+            at = end
+            self._starts[index + 1] = at
+        return at
+
+    def _alternatives(self, row: int, sequence: Sequence) -> TokenAlternatives | None:
+        count = sequence.request.sampling.logprobs
+        if count is None:
+            return None
+        return TokenAlternatives(
+            logprob=float(self._out_logprobs[row]),
+            top_ids=self._top_ids[row, :count].tolist(),
+            top_logprobs=self._top_logprobs[row, :count].tolist(),
+        )
+
+
+class _SamplingArrays:
+    """Sampling parameters of up to ``max_rows`` rows."""
+
+    def __init__(self, max_rows: int) -> None:
+        self._floats = {
+            name: np.zeros(max_rows, np.float32)
+            for name in (
+                "temperature",
+                "top_p",
+                "min_p",
+                "repetition_penalty",
+                "presence_penalty",
+                "frequency_penalty",
+            )
+        }
+        self._integers = {
+            "top_k": np.zeros(max_rows, np.int32),
+            "logprobs": np.zeros(max_rows, np.int32),
+            "mask_rows": np.full(max_rows, -1, np.int32),
+            "seed": np.zeros(max_rows, np.uint64),
+            "choice": np.zeros(max_rows, np.uint32),
+            "position": np.zeros(max_rows, np.uint32),
+        }
+        self._no_masks = np.zeros((0, 0), np.uint32)
+        self._bias_starts = np.zeros(max_rows + 1, np.int32)
+        self._history_starts = np.zeros(max_rows + 1, np.int32)
+
+    def fill(self, sequences: list[Sequence]) -> SamplingBatch:
+        """The batch of these sequences, one row each."""
+        floats, integers = self._floats, self._integers
+        bias: dict[int, float] = {}
+        bias_ids: list[int] = []
+        bias_values: list[float] = []
+        history_ids: list[int] = []
+        history_counts: list[int] = []
+        for row, sequence in enumerate(sequences):
+            request, params = sequence.request, sequence.request.sampling
+            for name, array in floats.items():
+                array[row] = getattr(params, name)
+            integers["top_k"][row] = params.top_k
+            integers["logprobs"][row] = -1 if params.logprobs is None else params.logprobs
+            integers["seed"][row] = params.seed
+            integers["choice"][row] = request.choice
+            integers["position"][row] = len(sequence.tokens)
+            bias = params.logit_bias
+            if sequence.output_length < request.min_tokens:
+                bias = bias | dict.fromkeys(request.stop_ids, _BANNED)
+            if bias:
+                bias_ids += bias.keys()
+                bias_values += bias.values()
+            if sequence.counts is not None:
+                history_ids += sequence.counts.keys()
+                history_counts += sequence.counts.values()
+            self._bias_starts[row + 1] = len(bias_ids)
+            self._history_starts[row + 1] = len(history_ids)
+        rows = len(sequences)
+        return SamplingBatch(
+            **{name: array[:rows] for name, array in floats.items()},
+            **{name: array[:rows] for name, array in integers.items()},
+            masks=self._no_masks,
+            bias_starts=self._bias_starts[: rows + 1],
+            bias_ids=np.array(bias_ids, np.int32),
+            bias_values=np.array(bias_values, np.float32),
+            history_starts=self._history_starts[: rows + 1],
+            history_ids=np.array(history_ids, np.int32),
+            history_counts=np.array(history_counts, np.int32),
+        )

@@ -1,0 +1,260 @@
+"""Continuous batching: which tokens run in the next step, and what became of those that ran.
+
+No I/O and no clock: `schedule` picks the work of one step, the caller runs it, `commit` takes the sampled tokens.
+The rule, in order: every decoding sequence gets its one token; the rest of the budget goes to prompts, oldest first, in
+chunks; new sequences are admitted while blocks, places and budget last. A decode that finds no block takes the place of
+the sequence served last, which is put back in the queue and computed again later.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+import msgspec
+
+from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
+from millstream.scheduler.blocks import BlockPool, chain_digest
+from millstream.scheduler.sequence import Sequence
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes. ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the sequences in the batch, ``max_waiting``
+    the queue."""
+
+    kv_blocks: int
+    block_size: int
+    step_tokens: int = 256
+    max_sequences: int = 64
+    max_waiting: int = 256
+    prefix_cache: bool = True
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Work of one sequence in one step: its tokens from ``start`` on, ``count`` of them. ``sample``: the last one's
+    logits are drawn from."""
+
+    sequence: Sequence
+    start: int
+    count: int
+    sample: bool
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """What a step drew: for each chunk with ``sample``, in order, a token and, if asked for, its log probabilities."""
+
+    tokens: list[int]
+    logprobs: list[TokenAlternatives | None]
+
+
+class QueueFull(Exception):
+    """The queue holds as many sequences as it may."""
+
+
+class Scheduler:
+    """Owns every sequence between `add` and its last delta."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self.config = config
+        self.pool = BlockPool(config.kv_blocks, config.block_size)
+        self.running: list[Sequence] = []
+        self.waiting: list[Sequence] = []
+        self.wait_reason: str | None = None
+        self._arrivals = 0
+        self._steps = 0
+        self._prompt_tokens = 0
+        self._generated_tokens = 0
+        self._cached_tokens = 0
+        self._preemptions = 0
+
+    def add(self, request: TokenRequest) -> None:
+        """Queue a request.
+
+        Raises:
+            ValueError: it can never fit, or has nothing to run.
+            QueueFull: the queue is full.
+        """
+        longest = len(request.prompt) + request.max_tokens
+        capacity = self.config.kv_blocks * self.config.block_size
+        if not request.prompt or request.max_tokens <= len(request.output):
+            raise ValueError("a request needs at least one prompt token and one token to generate")
+        if longest > capacity:
+            raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
+        if len(self.waiting) >= self.config.max_waiting:
+            raise QueueFull
+        self._arrivals += 1
+        insort(self.waiting, Sequence(request, self._arrivals), key=_rank)
+
+    def abort(self, request_id: str) -> None:
+        """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
+        for queue in (self.running, self.waiting):
+            for index, sequence in enumerate(queue):
+                if sequence.id == request_id:
+                    del queue[index]
+                    self._free(sequence)
+                    return
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.running or self.waiting)
+
+    def schedule(self) -> list[Chunk]:
+        """The chunks of the next step; empty if there is nothing to do."""
+        chunks = self._schedule_decodes()
+        budget = self.config.step_tokens - len(chunks)
+        decoding = {chunk.sequence.id for chunk in chunks}
+        for sequence in self.running:
+            if budget > 0 and sequence.id not in decoding:
+                budget -= self._take_chunk(chunks, sequence, budget)
+        self.wait_reason = None
+        while self.waiting:
+            if budget <= 0:
+                self.wait_reason = "step_budget"
+            elif len(self.running) >= self.config.max_sequences:
+                self.wait_reason = "max_sequences"
+            elif not self._admit(self.waiting[0]):
+                self.wait_reason = "kv_cache"
+            if self.wait_reason:
+                break
+            sequence = self.waiting.pop(0)
+            insort(self.running, sequence, key=_rank)
+            budget -= self._take_chunk(chunks, sequence, budget)
+        return chunks
+
+    def commit(self, chunks: list[Chunk], sampled: Sampled) -> list[TokenDelta]:
+        """Record a step that ran; returns what is new for each sequence."""
+        self._steps += 1
+        deltas: list[TokenDelta] = []
+        row = 0
+        for chunk in chunks:
+            sequence = chunk.sequence
+            sequence.computed = chunk.start + chunk.count
+            self._register(sequence)
+            delta = None
+            if chunk.sample:
+                delta = self._append(sequence, sampled.tokens[row], sampled.logprobs[row])
+                row += 1
+            elif not sequence.announced:
+                delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
+            if delta is not None:
+                sequence.announced = True
+                deltas.append(delta)
+        return deltas
+
+    def fail(self, chunks: list[Chunk], reason: str) -> list[TokenDelta]:
+        """End every sequence of a step that could not run."""
+        deltas = []
+        for chunk in chunks:
+            self.abort(chunk.sequence.id)
+            deltas.append(TokenDelta(id=chunk.sequence.id, finish="error", error=reason))
+        return deltas
+
+    def stats(self) -> EngineStats:
+        return EngineStats(
+            running=len(self.running),
+            waiting=len(self.waiting),
+            wait_reason=self.wait_reason,
+            kv_blocks_used=self.pool.used,
+            kv_blocks_total=self.pool.count,
+            steps=self._steps,
+            prompt_tokens=self._prompt_tokens,
+            generated_tokens=self._generated_tokens,
+            cached_tokens=self._cached_tokens,
+            preemptions=self._preemptions,
+        )
+
+    def _schedule_decodes(self) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        for sequence in list(self.running):
+            if sequence.pending != 1 or sequence not in self.running:
+                continue
+            if len(chunks) >= self.config.step_tokens or not self._grow(sequence):
+                continue
+            chunks.append(Chunk(sequence, sequence.computed, 1, True))
+        return chunks
+
+    def _grow(self, sequence: Sequence) -> bool:
+        """Make room for the next token; False if the sequence itself had to leave the batch."""
+        needed = self.pool.blocks_for(len(sequence.tokens)) - len(sequence.blocks)
+        while self.pool.available < needed:
+            victim = self.running[-1]
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        sequence.blocks += self.pool.allocate(needed)
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self._preemptions += 1
+        self.running.remove(sequence)
+        self._free(sequence)
+        insort(self.waiting, sequence, key=_rank)
+
+    def _admit(self, sequence: Sequence) -> bool:
+        """Give a waiting sequence blocks for all tokens it has, sharing those that the prefix cache knows.
+
+        One spare block for each running sequence is left, so that an admission does not cause a preemption at once.
+        """
+        pool = self.pool
+        tenant = sequence.request.tenant
+        shared, digest = pool.match(tenant, sequence.tokens) if self.config.prefix_cache else ([], b"")
+        needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
+        spare = len(self.running)
+        if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
+            return False
+        pool.hold(shared)
+        sequence.blocks = shared + pool.allocate(needed)
+        sequence.computed = len(shared) * pool.block_size
+        sequence.registered = len(shared)
+        sequence.digest = digest
+        if not sequence.announced:
+            sequence.cached_tokens = min(sequence.computed, sequence.prompt_length)
+            self._prompt_tokens += sequence.prompt_length
+            self._cached_tokens += sequence.cached_tokens
+        return True
+
+    def _take_chunk(self, chunks: list[Chunk], sequence: Sequence, budget: int) -> int:
+        count = min(sequence.pending, budget)
+        chunks.append(Chunk(sequence, sequence.computed, count, count == sequence.pending))
+        return count
+
+    def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
+        if token < 0:
+            self.abort(sequence.id)
+            return TokenDelta(id=sequence.id, finish="error", error="no token is allowed at this position")
+        sequence.append(token)
+        self._generated_tokens += 1
+        finish: TokenFinish | None = None
+        if token in sequence.request.stop_ids:
+            finish = "stop"
+        elif sequence.output_length >= sequence.request.max_tokens:
+            finish = "length"
+        if finish:
+            self.running.remove(sequence)
+            self._free(sequence)
+        return TokenDelta(
+            id=sequence.id,
+            tokens=[token],
+            logprobs=[] if alternatives is None else [alternatives],
+            finish=finish,
+            cached_tokens=sequence.cached_tokens,
+        )
+
+    def _register(self, sequence: Sequence) -> None:
+        """Tell the prefix cache of the blocks that this step filled."""
+        size = self.pool.block_size
+        if not self.config.prefix_cache:
+            return
+        for index in range(sequence.registered, sequence.computed // size):
+            sequence.digest = chain_digest(sequence.digest, sequence.tokens[index * size : (index + 1) * size])
+            self.pool.register(sequence.blocks[index], sequence.digest)
+            sequence.registered = index + 1
+
+    def _free(self, sequence: Sequence) -> None:
+        self.pool.release(sequence.blocks)
+        sequence.blocks = []
+        sequence.computed = 0
+        sequence.registered = 0
+
+
+def _rank(sequence: Sequence) -> tuple[int, int]:
+    return sequence.rank

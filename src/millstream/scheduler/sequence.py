@@ -1,0 +1,71 @@
+"""One sequence on its way through the engine: a prompt, the tokens made so far, and the KV blocks that hold them."""
+
+from __future__ import annotations
+
+from millstream.engine.protocol import TokenRequest
+
+
+class Sequence:
+    """Mutable state of a `TokenRequest`.
+
+    ``tokens`` is prompt plus output; ``computed`` counts the leading tokens whose keys and values are in ``blocks``.
+    What is not computed yet is the next step's work: one token while decoding, more during prefill or after preemption.
+    """
+
+    __slots__ = (
+        "announced",
+        "arrival",
+        "blocks",
+        "cached_tokens",
+        "computed",
+        "counts",
+        "digest",
+        "prompt_length",
+        "registered",
+        "request",
+        "tokens",
+    )
+
+    def __init__(self, request: TokenRequest, arrival: int) -> None:
+        self.request = request
+        self.arrival = arrival
+        self.tokens = request.prompt + request.output
+        self.prompt_length = len(request.prompt)
+        self.computed = 0
+        self.cached_tokens = 0
+        self.blocks: list[int] = []
+        self.registered = 0
+        """Leading blocks that the prefix cache was told of; ``digest`` names the last of them."""
+        self.digest = b""
+        self.announced = False
+        """Whether the client was told that prefill began."""
+        sampling = request.sampling
+        penalised = sampling.repetition_penalty != 1.0 or sampling.presence_penalty or sampling.frequency_penalty
+        self.counts: dict[int, int] | None = dict.fromkeys(request.prompt, 0) if penalised else None
+        """Occurrences in the output of every distinct token seen (0: in the prompt only); None if no penalty needs it."""
+        if self.counts is not None:
+            for token in request.output:
+                self.counts[token] = self.counts.get(token, 0) + 1
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Order of service: lower is served first and preempted last."""
+        return (self.request.priority, self.arrival)
+
+    @property
+    def pending(self) -> int:
+        """Tokens that the next steps must run before another token can be sampled."""
+        return len(self.tokens) - self.computed
+
+    @property
+    def output_length(self) -> int:
+        return len(self.tokens) - self.prompt_length
+
+    def append(self, token: int) -> None:
+        self.tokens.append(token)
+        if self.counts is not None:
+            self.counts[token] = self.counts.get(token, 0) + 1
