@@ -31,6 +31,7 @@ from millstream.engine.messages import (
 from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
 from millstream.ir.errors import ApiError, engine_failed, invalid, overloaded
 
+_ANSWER_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 _RETRY_AFTER_SECONDS = 2.0
 
@@ -75,8 +76,7 @@ class EngineProcess:
             str(theirs.fileno()),
             msgspec.json.encode(config).decode(),
         ]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-        theirs.close()
+        process = _spawn(command, theirs)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         engine = cls(config, process, reader, writer)
         try:
@@ -117,11 +117,11 @@ class EngineProcess:
         self._send(Submit(request))
         return stream
 
-    async def stats(self, timeout: float = 10.0) -> EngineStats:
+    async def stats(self) -> EngineStats:
         """A round trip to the engine process.
 
         Raises:
-            ApiError: 503; the process ended, or did not answer within ``timeout`` seconds.
+            ApiError: 503; the process ended, or did not answer in time.
         """
         self._require_alive()
         serial = next(self._serials)
@@ -129,9 +129,9 @@ class EngineProcess:
         self._queries[serial] = future
         try:
             self._send(StatsQuery(serial))
-            return await asyncio.wait_for(future, timeout)
+            return await asyncio.wait_for(future, _ANSWER_SECONDS)
         except TimeoutError:
-            raise engine_failed(f"The engine has not answered for {timeout:g} s.") from None
+            raise engine_failed(f"The engine has not answered for {_ANSWER_SECONDS:g} s.") from None
         finally:
             self._queries.pop(serial, None)
 
@@ -160,7 +160,7 @@ class EngineProcess:
         elif isinstance(event, StartFailed):
             raise EngineStartError(event.message)
         else:
-            raise EngineStartError(f"the engine process ended while it loaded the model ({self._exit_text()})")
+            raise EngineStartError(f"the engine process ended while it loaded the model ({await self._exit_text()})")
 
     async def _read(self) -> Event | None:
         """The next message; None at end of file."""
@@ -184,7 +184,7 @@ class EngineProcess:
                 future = self._queries.get(event.serial)
                 if future is not None and not future.done():
                     future.set_result(event.stats)
-        self._fail(f"The engine process ended unexpectedly ({self._exit_text()}).")
+        self._fail(f"The engine process ended unexpectedly ({await self._exit_text()}).")
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:
@@ -197,9 +197,9 @@ class EngineProcess:
                 future.set_exception(engine_failed(reason))
         self._queries.clear()
 
-    def _exit_text(self) -> str:
+    async def _exit_text(self) -> str:
         try:
-            status = self._process.wait(1.0)
+            status = await asyncio.get_running_loop().run_in_executor(None, self._process.wait, 1.0)
         except subprocess.TimeoutExpired:
             return "it closed its connection"
         if status < 0:
@@ -217,6 +217,12 @@ class EngineProcess:
         """The reader left before the end."""
         if self._streams.pop(request_id, None) is not None and self._failure is None:
             self._send(Abort(request_id))
+
+
+def _spawn(command: list[str], connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the process with its end of the socket; ours is closed, so that each side sees the other's end."""
+    with connection:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[connection.fileno()])
 
 
 class _Stream:

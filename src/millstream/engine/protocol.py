@@ -65,8 +65,9 @@ class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
 class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     """New tokens of one sequence in one step.
 
-    ``logprobs`` has one entry per token if the request asked, else it is empty. ``finish`` is set on the last delta of a
-    sequence; ``error`` then says why if it is ``error``. ``cached_tokens``: prompt tokens taken from the prefix cache.
+    ``logprobs`` has one entry per token if the request asked, else it is empty. ``finish`` is set on the last delta
+    of a sequence; ``error`` then says why if it is ``error``.
+    ``cached_tokens``: prompt tokens taken from the prefix cache.
     The first delta of a sequence may have no tokens: it tells that prefill began.
     """
 

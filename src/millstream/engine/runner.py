@@ -107,49 +107,31 @@ class _SamplingArrays:
     """Sampling parameters of up to ``max_rows`` rows."""
 
     def __init__(self, max_rows: int) -> None:
-        self._floats = {
-            name: np.zeros(max_rows, np.float32)
-            for name in (
-                "temperature",
-                "top_p",
-                "min_p",
-                "repetition_penalty",
-                "presence_penalty",
-                "frequency_penalty",
-            )
-        }
-        self._integers = {
-            "top_k": np.zeros(max_rows, np.int32),
-            "logprobs": np.zeros(max_rows, np.int32),
-            "mask_rows": np.full(max_rows, -1, np.int32),
-            "seed": np.zeros(max_rows, np.uint64),
-            "choice": np.zeros(max_rows, np.uint32),
-            "position": np.zeros(max_rows, np.uint32),
-        }
-        self._no_masks = np.zeros((0, 0), np.uint32)
+        self._temperature = np.zeros(max_rows, np.float32)
+        self._top_k = np.zeros(max_rows, np.int32)
+        self._top_p = np.zeros(max_rows, np.float32)
+        self._min_p = np.zeros(max_rows, np.float32)
+        self._repetition = np.zeros(max_rows, np.float32)
+        self._presence = np.zeros(max_rows, np.float32)
+        self._frequency = np.zeros(max_rows, np.float32)
+        self._seed = np.zeros(max_rows, np.uint64)
+        self._choice = np.zeros(max_rows, np.uint32)
+        self._position = np.zeros(max_rows, np.uint32)
+        self._logprobs = np.zeros(max_rows, np.int32)
+        self._mask_rows = np.full(max_rows, -1, np.int32)
+        self._masks = np.zeros((0, 0), np.uint32)
         self._bias_starts = np.zeros(max_rows + 1, np.int32)
         self._history_starts = np.zeros(max_rows + 1, np.int32)
 
     def fill(self, sequences: list[Sequence]) -> SamplingBatch:
         """The batch of these sequences, one row each."""
-        floats, integers = self._floats, self._integers
-        bias: dict[int, float] = {}
         bias_ids: list[int] = []
         bias_values: list[float] = []
         history_ids: list[int] = []
         history_counts: list[int] = []
         for row, sequence in enumerate(sequences):
-            request, params = sequence.request, sequence.request.sampling
-            for name, array in floats.items():
-                array[row] = getattr(params, name)
-            integers["top_k"][row] = params.top_k
-            integers["logprobs"][row] = -1 if params.logprobs is None else params.logprobs
-            integers["seed"][row] = params.seed
-            integers["choice"][row] = request.choice
-            integers["position"][row] = len(sequence.tokens)
-            bias = params.logit_bias
-            if sequence.output_length < request.min_tokens:
-                bias = bias | dict.fromkeys(request.stop_ids, _BANNED)
+            self._set_row(row, sequence)
+            bias = _bias(sequence)
             if bias:
                 bias_ids += bias.keys()
                 bias_values += bias.values()
@@ -160,9 +142,19 @@ class _SamplingArrays:
             self._history_starts[row + 1] = len(history_ids)
         rows = len(sequences)
         return SamplingBatch(
-            **{name: array[:rows] for name, array in floats.items()},
-            **{name: array[:rows] for name, array in integers.items()},
-            masks=self._no_masks,
+            temperature=self._temperature[:rows],
+            top_k=self._top_k[:rows],
+            top_p=self._top_p[:rows],
+            min_p=self._min_p[:rows],
+            repetition_penalty=self._repetition[:rows],
+            presence_penalty=self._presence[:rows],
+            frequency_penalty=self._frequency[:rows],
+            seed=self._seed[:rows],
+            choice=self._choice[:rows],
+            position=self._position[:rows],
+            logprobs=self._logprobs[:rows],
+            mask_rows=self._mask_rows[:rows],
+            masks=self._masks,
             bias_starts=self._bias_starts[: rows + 1],
             bias_ids=np.array(bias_ids, np.int32),
             bias_values=np.array(bias_values, np.float32),
@@ -170,3 +162,25 @@ class _SamplingArrays:
             history_ids=np.array(history_ids, np.int32),
             history_counts=np.array(history_counts, np.int32),
         )
+
+    def _set_row(self, row: int, sequence: Sequence) -> None:
+        params = sequence.request.sampling
+        self._temperature[row] = params.temperature
+        self._top_k[row] = params.top_k
+        self._top_p[row] = params.top_p
+        self._min_p[row] = params.min_p
+        self._repetition[row] = params.repetition_penalty
+        self._presence[row] = params.presence_penalty
+        self._frequency[row] = params.frequency_penalty
+        self._seed[row] = params.seed
+        self._choice[row] = sequence.request.choice
+        self._position[row] = len(sequence.tokens)
+        self._logprobs[row] = -1 if params.logprobs is None else params.logprobs
+
+
+def _bias(sequence: Sequence) -> dict[int, float]:
+    """Logit biases of the next token; stop tokens are banned while the answer is too short."""
+    request = sequence.request
+    if sequence.output_length < request.min_tokens:
+        return request.sampling.logit_bias | dict.fromkeys(request.stop_ids, _BANNED)
+    return request.sampling.logit_bias

@@ -18,8 +18,7 @@ from millstream.scheduler.sequence import Sequence
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes. ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the sequences in the batch, ``max_waiting``
-    the queue."""
+    """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue."""
 
     kv_blocks: int
     block_size: int

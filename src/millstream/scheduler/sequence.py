@@ -42,7 +42,7 @@ class Sequence:
         sampling = request.sampling
         penalised = sampling.repetition_penalty != 1.0 or sampling.presence_penalty or sampling.frequency_penalty
         self.counts: dict[int, int] | None = dict.fromkeys(request.prompt, 0) if penalised else None
-        """Occurrences in the output of every distinct token seen (0: in the prompt only); None if no penalty needs it."""
+        """Occurrences in the output of each token seen (0: in the prompt only); None if no penalty needs them."""
         if self.counts is not None:
             for token in request.output:
                 self.counts[token] = self.counts.get(token, 0) + 1

@@ -1,0 +1,60 @@
+"""A runner whose next token is a function of the tokens before it, so that any schedule must give the same output."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from millstream.engine.protocol import TokenAlternatives, TokenRequest
+from millstream.scheduler.scheduler import Chunk, Sampled
+
+VOCABULARY = 97
+
+
+def next_token(tokens: list[int]) -> int:
+    """The token that the scripted model says after ``tokens``."""
+    return blake2b(repr(tokens).encode(), digest_size=2).digest()[0] % VOCABULARY
+
+
+def expected_output(request: TokenRequest) -> tuple[list[int], str]:
+    """Output and finish of a request run alone."""
+    tokens = list(request.prompt)
+    for _ in range(request.max_tokens):
+        tokens.append(next_token(tokens))
+        if tokens[-1] in request.stop_ids:
+            return tokens[len(request.prompt) :], "stop"
+    return tokens[len(request.prompt) :], "length"
+
+
+class ScriptedRunner:
+    """Keeps the tokens that each page holds, and reads the context back from the pages as a real engine would."""
+
+    native_seconds = 0.0
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._pages: dict[int, list[int]] = {}
+        self.steps: list[list[tuple[str, int, int, bool]]] = []
+
+    def execute(self, chunks: list[Chunk]) -> Sampled:
+        self.steps.append([(c.sequence.id, c.start, c.count, c.sample) for c in chunks])
+        tokens = []
+        alternatives: list[TokenAlternatives | None] = []
+        for chunk in chunks:
+            sequence = chunk.sequence
+            for position in range(chunk.start, chunk.start + chunk.count):
+                page = self._pages.setdefault(sequence.blocks[position // self._block_size], [])
+                del page[position % self._block_size :]
+                assert len(page) == position % self._block_size, "a position was skipped"
+                page.append(sequence.tokens[position])
+            if chunk.sample:
+                tokens.append(next_token(self._read(sequence.blocks, chunk.start + chunk.count)))
+                alternatives.append(None)
+        return Sampled(tokens, alternatives)
+
+    def _read(self, blocks: list[int], length: int) -> list[int]:
+        """The context as the pages hold it."""
+        found: list[int] = []
+        for block in blocks:
+            found += self._pages.get(block, [])[: length - len(found)]
+        assert len(found) == length, "the pages do not hold the context"
+        return found
