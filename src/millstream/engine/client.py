@@ -62,8 +62,10 @@ class EngineProcess:
         self._listener: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, config: EngineConfig) -> EngineProcess:
+    async def start(cls, config: EngineConfig, *, worker: str = "millstream.engine.worker") -> EngineProcess:
         """Start the process and wait until the model is loaded.
+
+        ``worker`` is the module that runs in the process; any that speaks `millstream.engine.messages` will do.
 
         Raises:
             EngineStartError: the model cannot be loaded, or the process ended.
@@ -72,7 +74,7 @@ class EngineProcess:
         command = [
             sys.executable,
             "-m",
-            "millstream.engine.worker",
+            worker,
             str(theirs.fileno()),
             msgspec.json.encode(config).decode(),
         ]

@@ -1,0 +1,132 @@
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from millstream.engine.client import EngineProcess, EngineStartError
+from millstream.engine.config import EngineConfig
+from millstream.engine.protocol import SamplingParams, TokenRequest, TokenStream
+from millstream.ir.errors import ApiError
+from support.scripted_runner import expected_output
+
+
+@pytest.fixture(autouse=True)
+def importable_worker(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests"))
+
+
+def config(behaviour: str = "plain", **options: int) -> EngineConfig:
+    return EngineConfig(model_path="none", model_name=behaviour, **options)
+
+
+@asynccontextmanager
+async def running(behaviour: str = "plain", **options: int) -> AsyncIterator[EngineProcess]:
+    engine = await EngineProcess.start(config(behaviour, **options), worker="support.scripted_worker")
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def request(name: str, start: int, max_tokens: int = 20) -> TokenRequest:
+    return TokenRequest(id=name, prompt=list(range(start, start + 6)), sampling=SamplingParams(), max_tokens=max_tokens)
+
+
+async def read(stream: TokenStream) -> tuple[list[int], str | None]:
+    tokens: list[int] = []
+    finish = None
+    async for delta in stream:
+        tokens += delta.tokens
+        finish = delta.finish
+    return tokens, finish
+
+
+async def settled(engine: EngineProcess) -> None:
+    """Wait until the engine says that nothing runs."""
+    for _ in range(200):
+        stats = await engine.stats()
+        if not stats.running and not stats.waiting:
+            assert stats.kv_blocks_used == 0
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the engine does not become idle")
+
+
+async def test_sixteen_streams_at_once_give_each_its_own_tokens() -> None:
+    async with running() as engine:
+        requests = [request(str(i), i) for i in range(16)]
+        streams = [await engine.submit(each) for each in requests]
+        answers = await asyncio.gather(*(read(stream) for stream in streams))
+        assert answers == [expected_output(each) for each in requests]
+        await settled(engine)
+
+
+async def test_a_reader_that_leaves_frees_its_place() -> None:
+    async with running("slow") as engine:
+        stream = await engine.submit(request("a", 1, max_tokens=200))
+        await anext(stream)
+        assert (await engine.stats()).running == 1
+        await stream.aclose()
+        await stream.aclose()
+        assert (await engine.stats()).running == 0
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_leaving_while_queued() -> None:
+    async with running("slow", max_sequences=1) as engine:
+        first = await engine.submit(request("a", 1, max_tokens=5))
+        second = await engine.submit(request("b", 2))
+        await anext(first)
+        assert (await engine.stats()).waiting == 1
+        await second.aclose()
+        assert (await engine.stats()).waiting == 0
+        await read(first)
+
+
+async def test_a_full_queue_is_refused_at_once() -> None:
+    async with running("slow", max_sequences=1, max_waiting=1) as engine:
+        await engine.submit(request("a", 1, max_tokens=100))
+        await engine.submit(request("b", 1, max_tokens=100))
+        with pytest.raises(ApiError) as caught:
+            await engine.submit(request("c", 1))
+        assert caught.value.status == 429
+        assert caught.value.retry_after is not None
+
+
+async def test_what_can_never_fit_is_refused_at_once() -> None:
+    async with running() as engine:
+        with pytest.raises(ApiError, match="KV cache holds 256") as caught:
+            await engine.submit(request("a", 1, max_tokens=1000))
+        assert caught.value.status == 400
+
+
+async def test_a_killed_engine_ends_streams_with_an_error_and_says_so() -> None:
+    async with running("slow") as engine:
+        stream = await engine.submit(request("a", 1, max_tokens=200))
+        await anext(stream)
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(ApiError, match="SIGKILL") as caught:
+            await read(stream)
+        assert caught.value.status == 503
+        with pytest.raises(ApiError, match="SIGKILL"):
+            await engine.stats()
+        with pytest.raises(ApiError, match="SIGKILL"):
+            await engine.submit(request("b", 1))
+
+
+async def test_start_errors_are_for_the_reader() -> None:
+    with pytest.raises(EngineStartError, match="the model file is broken"):
+        await EngineProcess.start(config("broken"), worker="support.scripted_worker")
+    with pytest.raises(EngineStartError, match="exit status 7"):
+        await EngineProcess.start(config("dies"), worker="support.scripted_worker")
+
+
+async def test_closing_ends_the_process() -> None:
+    async with running() as engine:
+        pid = engine.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
