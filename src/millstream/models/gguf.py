@@ -57,7 +57,7 @@ class _Array(NamedTuple):
     """Where an array lies: its items start at ``offset``; checked to end inside the file at ``end``."""
 
     item_type: int
-    count: int
+    length: int
     offset: int
     end: int
 
@@ -136,7 +136,7 @@ class GGUFFile:
         length_at = struct.Struct("<Q").unpack_from
         out, at = [], 0
         try:
-            for _ in range(array.count):
+            for _ in range(array.length):
                 start = at + 8
                 at = start + length_at(raw, at)[0]
                 out.append(raw[start:at].decode())
@@ -150,7 +150,7 @@ class GGUFFile:
         if array.item_type == _STRING:
             self.fail(f"metadata {key} should be an array of numbers")
         code = _SCALAR_FORMATS[array.item_type]
-        return list(struct.unpack(f"<{array.count}{code}", self._map[array.offset : array.end]))
+        return list(struct.unpack(f"<{array.length}{code}", self._map[array.offset : array.end]))
 
     def data(self, tensor: Tensor) -> memoryview:
         """The bytes of a tensor, in the file's pages: valid until `close`."""
@@ -356,7 +356,9 @@ class _Parser:
         if elements == 0 or elements >= _SIZE_LIMIT:
             self._fail(f"tensor {name} has the impossible shape {list(shape)}")
         if shape[0] % kind.block:
-            self._fail(f"tensor {name} has rows of {shape[0]} values, but type {kind.name} stores blocks of {kind.block}")
+            self._fail(
+                f"tensor {name} has rows of {shape[0]} values, but type {kind.name} stores blocks of {kind.block}"
+            )
         nbytes = elements // kind.block * kind.nbytes
         if base + offset + nbytes > self._size:
             self._fail(

@@ -78,9 +78,7 @@ def build_native(model_file: ModelFile, *, kv_blocks: int, max_tokens: int, max_
     """
     from millstream.native import _core
 
-    model = _core.Model(
-        model_file.spec, kv_blocks=kv_blocks, max_tokens=max_tokens, max_rows=max_rows, threads=threads
-    )
+    model = _core.Model(model_file.spec, kv_blocks=kv_blocks, max_tokens=max_tokens, max_rows=max_rows, threads=threads)
     for slot, ggml_type, rows, cols, data in model_file.tensors():
         model.set_tensor(slot.layer, slot.slot, ggml_type, rows, cols, data)
     model.finish()

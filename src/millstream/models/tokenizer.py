@@ -8,6 +8,7 @@ they share the vocabulary and the merges.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers
 
@@ -39,7 +40,11 @@ class GGUFTokenizer:
         kind = file.text("tokenizer.ggml.model")
         if kind == "gpt2":
             rule = _pre_tokenizer_rule(file)
-            self._plain, self._bytes, add_bos = _byte_level(file, vocabulary, rule), byte_level_bytes(vocabulary), rule.add_bos
+            self._plain, self._bytes, add_bos = (
+                _byte_level(file, vocabulary, rule),
+                byte_level_bytes(vocabulary),
+                rule.add_bos,
+            )
         elif kind == "llama":
             self._plain, self._bytes, add_bos = _sentencepiece(file, vocabulary), _spm_bytes(file, vocabulary), True
         else:
@@ -103,8 +108,11 @@ def _pre_tokenizer_rule(file: GGUFFile) -> PreTokenizer:
 
 
 def _byte_level(file: GGUFFile, vocabulary: Vocabulary, rule: PreTokenizer) -> Tokenizer:
-    merges = [tuple(merge.split(" ", 1)) for merge in file.strings("tokenizer.ggml.merges")]
-    if any(len(merge) != 2 for merge in merges):
+    try:
+        merges = [
+            (left, right) for left, right in (text.split(" ", 1) for text in file.strings("tokenizer.ggml.merges"))
+        ]
+    except ValueError:
         file.fail("tokenizer.ggml.merges has an entry that is not two tokens; get another conversion of the model")
     tokenizer = Tokenizer(_bpe(file, vocabulary, merges, ignore_merges=rule.ignore_merges))
     normalizer = build_normalizer(rule)
@@ -120,9 +128,7 @@ def _sentencepiece(file: GGUFFile, vocabulary: Vocabulary) -> Tokenizer:
     unknown = None if vocabulary.unknown_id is None else vocabulary.texts[vocabulary.unknown_id]
     fallback = BYTE in vocabulary.kinds
     merges = derive_merges(vocabulary)
-    tokenizer = Tokenizer(
-        _bpe(file, vocabulary, merges, byte_fallback=fallback, fuse_unk=True, unk_token=unknown)
-    )
+    tokenizer = Tokenizer(_bpe(file, vocabulary, merges, byte_fallback=fallback, fuse_unk=True, unk_token=unknown))
     steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
     if file.flag("tokenizer.ggml.add_space_prefix", True):
         steps.insert(0, normalizers.Prepend("▁"))
@@ -130,7 +136,7 @@ def _sentencepiece(file: GGUFFile, vocabulary: Vocabulary) -> Tokenizer:
     return tokenizer
 
 
-def _bpe(file: GGUFFile, vocabulary: Vocabulary, merges: list[tuple[str, ...]], **options: object) -> models.BPE:
+def _bpe(file: GGUFFile, vocabulary: Vocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
     ids = {text: token_id for token_id, text in enumerate(vocabulary.texts)}
     try:
         return models.BPE(vocab=ids, merges=merges, **options)

@@ -15,11 +15,13 @@ _HIDDEN_KINDS = frozenset({UNKNOWN, CONTROL, UNUSED})
 
 # Names that end a turn in every vocabulary that has them, whatever kind a converter gave them.
 _TURN_ENDS = frozenset(
-    "<|eot_id|> <|eom_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> <end_of_utterance> "
-    "<｜end▁of▁sentence｜>".split()
-)
+    {
+        "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
+        "<end_of_utterance>", "<｜end▁of▁sentence｜>",
+    }
+)  # fmt: skip
 # The same only as control tokens: some vocabularies have these as ordinary text (Gemma 3 has </s> as HTML).
-_CONTROL_TURN_ENDS = frozenset("</s> <eos> <EOT> [EOT] [EOS]".split())
+_CONTROL_TURN_ENDS = frozenset({"</s>", "<eos>", "<EOT>", "[EOT]", "[EOS]"})
 
 _SPM_SPACE = "▁"
 

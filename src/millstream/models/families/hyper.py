@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from millstream.models.gguf import GGUFFile
 from millstream.models.ggml import F32
+from millstream.models.gguf import GGUFFile
 
 _MAX_LAYERS = 1024
 _MAX_WIDTH = 1 << 20
