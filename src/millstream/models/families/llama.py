@@ -1,0 +1,61 @@
+"""Llama 1 to 3 and what shares their architecture: SmolLM2, TinyLlama, Mistral, Yi, Falcon 3, ….
+
+GGUF stores the rows of q and k permuted, so the rotation pairs neighbouring dimensions.
+"""
+
+from __future__ import annotations
+
+from millstream.models.families.base import (
+    ATTENTION_BIASES,
+    ATTENTION_WEIGHTS,
+    GLOBAL_WEIGHTS,
+    MLP_WEIGHTS,
+    PRE_NORMS,
+    Family,
+)
+from millstream.models.families.hyper import Hyper, inverse_frequencies, rope_factors
+from millstream.models.gguf import GGUFFile
+from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
+
+
+def build_spec(file: GGUFFile) -> ModelSpec:
+    """Description of a model of architecture ``llama``. Raises `ModelFileError`."""
+    hyper = Hyper(file)
+    heads = hyper.per_layer("attention.head_count")
+    kv_heads = hyper.per_layer("attention.head_count_kv", heads)
+    intermediate = hyper.per_layer("feed_forward_length")
+    head_dim = hyper.head_dim(heads)
+    rope_dim = hyper.rope_dim(head_dim)
+    frequencies = inverse_frequencies(rope_dim, hyper.positive("rope.freq_base", 10000.0), hyper.rope_linear_factor())
+    rope = RopeSpec(
+        style="interleaved",
+        inv_freq=tuple(f / divisor for f, divisor in zip(frequencies, rope_factors(file, rope_dim), strict=True)),
+    )
+    return ModelSpec(
+        family="llama",
+        vocab_size=hyper.vocab_size(),
+        hidden=hyper.hidden,
+        context_length=hyper.context_length,
+        norm_eps=hyper.positive("attention.layer_norm_rms_epsilon"),
+        layers=tuple(
+            LayerSpec(
+                heads=heads[n],
+                kv_heads=kv_heads[n],
+                head_dim=head_dim,
+                intermediate=intermediate[n],
+                attention_scale=head_dim**-0.5,
+                rope=rope,
+                qkv_bias=f"blk.{n}.attn_q.bias" in file.tensors,
+            )
+            for n in range(hyper.layers)
+        ),
+        tied_output="output.weight" not in file.tensors,
+    )
+
+
+FAMILY = Family(
+    architecture="llama",
+    build_spec=build_spec,
+    weights={**GLOBAL_WEIGHTS, **PRE_NORMS, **ATTENTION_WEIGHTS, **ATTENTION_BIASES, **MLP_WEIGHTS},
+    consumed=frozenset({"rope_freqs.weight"}),
+)

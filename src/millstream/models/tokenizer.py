@@ -1,0 +1,160 @@
+"""Text to token ids and back, from the vocabulary in a GGUF file.
+
+The merging is done by the tokenizers library. Two vocabularies exist in GGUF: byte-level BPE (``gpt2``) and
+SentencePiece (``llama``). Control tokens in a text are recognised only on demand, so two views of one model are kept:
+they share the vocabulary and the merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, models, normalizers
+
+from millstream.models.gguf import GGUFFile
+from millstream.models.pretokenizers import PRE_TOKENIZERS, PreTokenizer, build_normalizer, build_pre_tokenizer
+from millstream.models.spm import derive_merges
+from millstream.models.vocabulary import (
+    BYTE,
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    TokenBytes,
+    Vocabulary,
+    byte_level_bytes,
+    read_vocabulary,
+    spm_bytes,
+)
+
+
+class GGUFTokenizer:
+    """`millstream.models.interfaces.Tokenizer` over a GGUF file; the file may be closed afterwards.
+
+    Raises:
+        ModelFileError: the vocabulary is missing, damaged, or of a kind that is not supported.
+    """
+
+    def __init__(self, file: GGUFFile) -> None:
+        vocabulary = read_vocabulary(file)
+        kind = file.text("tokenizer.ggml.model")
+        if kind == "gpt2":
+            rule = _pre_tokenizer_rule(file)
+            self._plain, self._bytes, add_bos = (
+                _byte_level(file, vocabulary, rule),
+                byte_level_bytes(vocabulary),
+                rule.add_bos,
+            )
+        elif kind == "llama":
+            self._plain, self._bytes, add_bos = _sentencepiece(file, vocabulary), _spm_bytes(file, vocabulary), True
+        else:
+            file.fail(f"has a tokenizer of kind {kind!r}, which is not supported; supported: gpt2, llama")
+        self._marked = Tokenizer(self._plain.model)
+        for name in ("normalizer", "pre_tokenizer"):
+            if (component := getattr(self._plain, name)) is not None:
+                setattr(self._marked, name, component)
+        self._plain.add_tokens(_added(vocabulary, {USER_DEFINED}))
+        self._marked.add_tokens(_added(vocabulary, {USER_DEFINED, CONTROL, UNKNOWN}))
+        self._bos_id = vocabulary.bos_id
+        self._eos_ids = vocabulary.eos_ids
+        self._add_bos = self._bos_id is not None and file.flag("tokenizer.ggml.add_bos_token", add_bos)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._bytes)
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Tokens that end a turn."""
+        return self._eos_ids
+
+    @property
+    def bos_id(self) -> int | None:
+        return self._bos_id
+
+    def encode(self, text: str, *, add_bos: bool = False, parse_special: bool = True) -> list[int]:
+        """Ids of a text.
+
+        ``add_bos``: begin with BOS if the model's own rule says so. A text that already begins with it (as most chat
+        templates write it) gets no second one; this is the only place where BOS is added.
+        """
+        tokenizer = self._marked if parse_special else self._plain
+        try:
+            ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        except UnicodeEncodeError:  # lone surrogates, as JSON escapes can write them
+            whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            ids = tokenizer.encode(whole, add_special_tokens=False).ids
+        if add_bos and self._add_bos and self._bos_id is not None and ids[:1] != [self._bos_id]:
+            ids.insert(0, self._bos_id)
+        return ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of a token. IndexError outside the vocabulary."""
+        return self._bytes[token_id]
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether the token is a control token (or one without meaning), never part of visible text."""
+        return self._bytes.is_hidden(token_id)
+
+
+def _pre_tokenizer_rule(file: GGUFFile) -> PreTokenizer:
+    name = file.text("tokenizer.ggml.pre", "default")
+    rule = PRE_TOKENIZERS.get(name)
+    if rule is None:
+        file.fail(
+            f"needs the pre-tokenizer {name!r}, which is not supported; supported: {', '.join(sorted(PRE_TOKENIZERS))}"
+        )
+    return rule
+
+
+def _byte_level(file: GGUFFile, vocabulary: Vocabulary, rule: PreTokenizer) -> Tokenizer:
+    try:
+        merges = [
+            (left, right) for left, right in (text.split(" ", 1) for text in file.strings("tokenizer.ggml.merges"))
+        ]
+    except ValueError:
+        file.fail("tokenizer.ggml.merges has an entry that is not two tokens; get another conversion of the model")
+    tokenizer = Tokenizer(_bpe(file, vocabulary, merges, ignore_merges=rule.ignore_merges))
+    normalizer = build_normalizer(rule)
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = build_pre_tokenizer(rule)
+    return tokenizer
+
+
+def _sentencepiece(file: GGUFFile, vocabulary: Vocabulary) -> Tokenizer:
+    if not vocabulary.scores:
+        file.fail("metadata tokenizer.ggml.scores is missing; get another conversion of the model")
+    unknown = None if vocabulary.unknown_id is None else vocabulary.texts[vocabulary.unknown_id]
+    fallback = BYTE in vocabulary.kinds
+    merges = derive_merges(vocabulary)
+    tokenizer = Tokenizer(_bpe(file, vocabulary, merges, byte_fallback=fallback, fuse_unk=True, unk_token=unknown))
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
+    if file.flag("tokenizer.ggml.add_space_prefix", True):
+        steps.insert(0, normalizers.Prepend("▁"))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    return tokenizer
+
+
+def _bpe(file: GGUFFile, vocabulary: Vocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
+    ids = {text: token_id for token_id, text in enumerate(vocabulary.texts)}
+    try:
+        return models.BPE(vocab=ids, merges=merges, **options)
+    except Exception as error:
+        file.fail(f"the merges do not fit the vocabulary ({error}); get another conversion of the model")
+
+
+def _spm_bytes(file: GGUFFile, vocabulary: Vocabulary) -> TokenBytes:
+    try:
+        return spm_bytes(vocabulary)
+    except ValueError as error:
+        file.fail(f"{error}; get another conversion of the model")
+
+
+def _added(vocabulary: Vocabulary, kinds: Iterable[int]) -> list[AddedToken]:
+    wanted = frozenset(kinds)
+    return [
+        AddedToken(text, normalized=False)
+        for text, kind in zip(vocabulary.texts, vocabulary.kinds, strict=True)
+        if kind in wanted
+    ]

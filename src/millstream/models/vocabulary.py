@@ -1,0 +1,151 @@
+"""The vocabulary of a GGUF file: token texts, their kinds, and the tokens with a meaning of their own."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import NamedTuple
+
+from millstream.models.gguf import GGUFFile
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+"""Token kinds of ``tokenizer.ggml.token_type``."""
+
+_HIDDEN_KINDS = frozenset({UNKNOWN, CONTROL, UNUSED})
+
+# Names that end a turn in every vocabulary that has them, whatever kind a converter gave them.
+_TURN_ENDS = frozenset(
+    {
+        "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
+        "<end_of_utterance>", "<｜end▁of▁sentence｜>",
+    }
+)  # fmt: skip
+# The same only as control tokens: some vocabularies have these as ordinary text (Gemma 3 has </s> as HTML).
+_CONTROL_TURN_ENDS = frozenset({"</s>", "<eos>", "<EOT>", "[EOT]", "[EOS]"})
+
+_SPM_SPACE = "▁"
+
+
+class Vocabulary(NamedTuple):
+    """``texts`` and ``kinds`` by token id. ``scores`` is empty for vocabularies that have merges instead."""
+
+    texts: list[str]
+    kinds: list[int]
+    scores: list[float]
+    bos_id: int | None
+    eos_ids: frozenset[int]
+    unknown_id: int | None
+
+
+def read_vocabulary(file: GGUFFile) -> Vocabulary:
+    """Read and check the vocabulary. Raises `ModelFileError`."""
+    texts = file.strings("tokenizer.ggml.tokens")
+    texts = [text or f"[EMPTY_{token_id}]" for token_id, text in enumerate(texts)]
+    if not texts or len(set(texts)) != len(texts):
+        file.fail("the vocabulary is empty or has the same token twice; get another conversion of the model")
+    kinds = _per_token(file, "tokenizer.ggml.token_type", len(texts))
+    scores = _per_token(file, "tokenizer.ggml.scores", len(texts))
+    kinds = [int(kind) for kind in kinds] or [NORMAL] * len(texts)
+    ends = {token_id for key in ("eos", "eot", "eom") if (token_id := special_id(file, key, len(texts))) is not None}
+    ends |= {
+        token_id
+        for token_id, text in enumerate(texts)
+        if text in _TURN_ENDS or (text in _CONTROL_TURN_ENDS and kinds[token_id] == CONTROL)
+    }
+    for token_id in ends:
+        kinds[token_id] = CONTROL
+    return Vocabulary(
+        texts=texts,
+        kinds=kinds,
+        scores=[float(score) for score in scores],
+        bos_id=special_id(file, "bos", len(texts)),
+        eos_ids=frozenset(ends),
+        unknown_id=special_id(file, "unknown", len(texts)),
+    )
+
+
+def special_id(file: GGUFFile, name: str, vocab_size: int) -> int | None:
+    """The id in ``tokenizer.ggml.<name>_token_id``, or None if the file has none that lies in the vocabulary."""
+    token_id = file.integer(f"tokenizer.ggml.{name}_token_id", -1)
+    return token_id if 0 <= token_id < vocab_size else None
+
+
+def _per_token(file: GGUFFile, key: str, count: int) -> list[int] | list[float]:
+    if key not in file:
+        return []
+    values = file.numbers(key)
+    if len(values) < count:
+        file.fail(f"metadata {key} has {len(values)} entries for {count} tokens; get another conversion of the model")
+    return values[:count]
+
+
+class TokenBytes:
+    """The bytes of every token in one buffer: token i is ``data[starts[i]:starts[i + 1]]``."""
+
+    def __init__(self, pieces: bytes, lengths: list[int], hidden: bytes) -> None:
+        self._data = pieces
+        self._starts = array("I", [0, *accumulate(lengths)])
+        self._hidden = hidden
+
+    def __len__(self) -> int:
+        return len(self._hidden)
+
+    def __getitem__(self, token_id: int) -> bytes:
+        if not 0 <= token_id < len(self._hidden):
+            raise IndexError(f"token id {token_id} is outside the vocabulary of {len(self)} tokens")
+        return self._data[self._starts[token_id] : self._starts[token_id + 1]]
+
+    def is_hidden(self, token_id: int) -> bool:
+        """Whether the token is no part of visible text."""
+        return 0 <= token_id < len(self._hidden) and self._hidden[token_id] == 1
+
+
+def byte_alphabet() -> dict[int, int]:
+    """GPT-2's alphabet: code point of the character that stands for a byte -> that byte.
+
+    Printable Latin-1 characters stand for themselves, the other bytes for the characters from U+0100 on
+    (``bytes_to_unicode`` in https://github.com/openai/gpt-2/blob/master/src/encoder.py).
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: byte for byte in printable} | {0x100 + n: byte for n, byte in enumerate(others)}
+
+
+def byte_level_bytes(vocabulary: Vocabulary) -> TokenBytes:
+    """Token bytes of a byte-level vocabulary: one character of a normal token is one byte.
+
+    Added tokens, and tokens with a character outside the alphabet, stand for the UTF-8 of their text.
+    """
+    alphabet = byte_alphabet()
+    letters = {chr(code) for code in alphabet}
+    plain = [text if kind == NORMAL else None for text, kind in zip(vocabulary.texts, vocabulary.kinds, strict=True)]
+    if not letters.issuperset("".join(text for text in plain if text is not None)):
+        plain = [text if text is not None and letters.issuperset(text) else None for text in plain]
+    table = {code: chr(byte) for code, byte in alphabet.items()}
+    pieces = [
+        text.encode() if mapped is None else mapped.translate(table).encode("latin-1")
+        for text, mapped in zip(vocabulary.texts, plain, strict=True)
+    ]
+    return TokenBytes(b"".join(pieces), [len(piece) for piece in pieces], _hidden(vocabulary))
+
+
+def spm_bytes(vocabulary: Vocabulary) -> TokenBytes:
+    """Token bytes of a SentencePiece vocabulary: ``▁`` is a space, ``<0xNN>`` is one byte."""
+    pieces = [
+        bytes([spm_byte(text)])
+        if kind == BYTE
+        else (text if kind == CONTROL else text.replace(_SPM_SPACE, " ")).encode()
+        for text, kind in zip(vocabulary.texts, vocabulary.kinds, strict=True)
+    ]
+    return TokenBytes(b"".join(pieces), [len(piece) for piece in pieces], _hidden(vocabulary))
+
+
+def spm_byte(text: str) -> int:
+    """The byte of a token named ``<0xNN>``. Raises ValueError for other names."""
+    if len(text) != 6 or not text.startswith("<0x") or text[5] != ">":
+        raise ValueError(f"byte token {text!r} is not of the form <0xNN>")
+    return int(text[3:5], 16)
+
+
+def _hidden(vocabulary: Vocabulary) -> bytes:
+    return bytes(kind in _HIDDEN_KINDS for kind in vocabulary.kinds)
