@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from millstream.cli.errors import CliError
 from millstream.cli.options import EngineOptions
@@ -18,6 +21,9 @@ from millstream.models.catalogue import CATALOGUE
 from millstream.models.errors import ModelFileError
 from millstream.models.loader import load_model_file
 from millstream.pipeline.local import LocalProvider
+
+if TYPE_CHECKING:
+    from millstream.server.run import HttpServer
 
 _KV_ROUNDING = 64
 """A KV cache asked for in tokens is rounded up to a multiple of this: of whole pages, whatever their size is."""
@@ -35,14 +41,16 @@ class LocalSession(NamedTuple):
 async def open_local(path: Path, options: EngineOptions, *, name: str | None = None) -> AsyncIterator[LocalSession]:
     """Start an engine process on a model file; it is stopped on exit.
 
-    The engine loads the weights while this process reads the tokenizer.
+    The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this process
+    builds the tokenizer.
 
     Raises:
         CliError: the file cannot be served, or the engine cannot start.
     """
     name = name or model_name(path)
     try:
-        engine_start = asyncio.create_task(EngineProcess.start(engine_config(path, options, name=name)))
+        config = engine_config(path, options, name=name)
+        engine_start = asyncio.create_task(EngineProcess.start(config))
         try:
             assets = await asyncio.to_thread(open_model, path, name=name)
         except BaseException:
@@ -56,6 +64,24 @@ async def open_local(path: Path, options: EngineOptions, *, name: str | None = N
         yield LocalSession(assets.name, provider, engine)
     finally:
         await engine.close()
+
+
+def open_server(
+    session: LocalSession,
+    sock: socket.socket,
+    *,
+    allow_origins: tuple[str, ...],
+    access_log: bool,
+    on_ready: Callable[[], None],
+) -> HttpServer:
+    """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers."""
+    from millstream.server.app import create_app
+    from millstream.server.run import HttpServer
+    from millstream.server.settings import Settings
+
+    settings = Settings(allow_origins=allow_origins, access_log=access_log)
+    app = create_app(session.provider, session.engine.stats, settings)
+    return HttpServer(app, sock, settings, on_ready=on_ready)
 
 
 async def _discard(start: asyncio.Task[EngineProcess]) -> None:
@@ -78,22 +104,25 @@ def engine_config(path: Path, options: EngineOptions, *, name: str | None) -> En
     """The engine's settings; what the command line left open keeps the engine's own default.
 
     Raises:
-        ModelFileError: the size of a token in the KV cache was needed, and the file cannot be read.
+        ModelFileError: the file holds no model that can run.
     """
+    with load_model_file(path) as model:
+        token_bytes = kv_bytes_per_token(model.spec)
     kv_bytes: int | None = None
     if options.kv_cache is not None and options.kv_cache.tokens is not None:
-        with load_model_file(path) as model:
-            kv_bytes = kv_bytes_per_token(model.spec) * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING
+        kv_bytes = token_bytes * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING
     elif options.kv_cache is not None:
         kv_bytes = options.kv_cache.bytes
-    defaults = EngineConfig(model_path=str(path), model_name=name or path.stem)
-    return EngineConfig(
+    config = EngineConfig(
         model_path=str(path),
-        model_name=defaults.model_name,
+        model_name=name or path.stem,
         context_length=options.context_length,
         kv_bytes=kv_bytes,
         threads=options.threads,
-        max_sequences=options.max_sequences or defaults.max_sequences,
-        max_waiting=defaults.max_waiting if options.max_queue is None else options.max_queue,
         prefix_cache=options.prefix_cache,
     )
+    if options.max_sequences is not None:
+        config = msgspec.structs.replace(config, max_sequences=options.max_sequences)
+    if options.max_queue is not None:
+        config = msgspec.structs.replace(config, max_waiting=options.max_queue)
+    return config

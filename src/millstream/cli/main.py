@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn, get_args
 
 import typer
 
 from millstream.cli.errors import CliError
 from millstream.cli.options import (
+    MODEL_HELP,
     ContextOption,
     EngineOptions,
     KvCacheOption,
@@ -29,7 +30,8 @@ from millstream.cli.options import (
 )
 from millstream.cli.terminal import report
 
-LogLevel = Literal["critical", "error", "warning", "info", "debug"]
+LogLevel = Literal["error", "warning", "info", "debug"]
+LEVELS = ", ".join(get_args(LogLevel))
 
 app = typer.Typer(
     name="millstream",
@@ -61,15 +63,15 @@ def _root(
 
 @app.command()
 def serve(
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="[MODEL]", help="A .gguf file or a name that `list` shows [default: SmolLM2]."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every network.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 picks a free one.")] = 8000,
+    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="0 picks a free one.")
+    ] = 8000,
     model_name: Annotated[
-        str | None,
-        typer.Option("--model-name", "--alias", metavar="NAME", help="What clients call the model [default: its name]."),
+        str | None, typer.Option(metavar="NAME", help="What clients call the model; its own name if not given.")
     ] = None,
     threads: ThreadsOption = 0,
     ctx: ContextOption = None,
@@ -77,19 +79,19 @@ def serve(
     max_batch: Annotated[
         int,
         typer.Option(
-            "--max-batch", "--max-sequences", min=1, max=1024, rich_help_panel="Engine",
-            help="Most requests that are worked on at once.",
+            metavar="N", min=1, max=1024, rich_help_panel="Engine", help="Most requests that are worked on at once."
         ),
     ] = 64,
     max_queue: Annotated[
         int,
-        typer.Option(min=0, rich_help_panel="Engine", help="Most requests that wait; beyond that clients get a 429."),
+        typer.Option(metavar="N", min=0, rich_help_panel="Engine", help="Most requests that wait; more get a 429."),
     ] = 256,
-    prefix_cache: Annotated[
-        bool, typer.Option(rich_help_panel="Engine", help="Keep the KV cache of prompt beginnings that may come again.")
-    ] = True,
+    no_prefix_cache: Annotated[
+        bool,
+        typer.Option("--no-prefix-cache", rich_help_panel="Engine", help="Don't keep prompt beginnings for reuse."),
+    ] = False,
     log_level: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="What the server writes to stderr.")
+        LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
     no_fetch: NoFetchOption = False,
 ) -> None:  # fmt: skip
@@ -107,13 +109,14 @@ def serve(
             model_name=model_name,
             log_level=log_level,
             fetch=not no_fetch,
+            allow_origins=tuple(allow_origin or ()),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,
                 kv_cache=kv_cache,
                 max_sequences=max_batch,
                 max_queue=max_queue,
-                prefix_cache=prefix_cache,
+                prefix_cache=not no_prefix_cache,
             ),
         ),
     )

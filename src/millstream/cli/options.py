@@ -47,55 +47,61 @@ def parse_kv_cache(text: str) -> KvCache:
 
 _ENGINE = "Engine"
 _SAMPLING = "Sampling"
+MODEL_HELP = "A .gguf file, or a name that `list` shows; SmolLM2 135M if not given."
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option("--model", "-m", metavar="MODEL", help="A .gguf file or a name that `list` shows [default: SmolLM2]."),
-]
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)]
 NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a model that is not here.")]
+SystemOption = Annotated[
+    str | None, typer.Option("--system", "-s", metavar="TEXT", help="Instructions before the conversation.")
+]
+StatsOption = Annotated[bool, typer.Option("--stats", help="Print token counts and speed to stderr at the end.")]
+
 ThreadsOption = Annotated[
     int,
     typer.Option(
-        "--threads", "-t", min=0, max=1024, rich_help_panel=_ENGINE, help="Worker threads; 0 means all cores."
+        "--threads", "-t", metavar="N", min=0, max=1024, help="Threads; 0: all cores.", rich_help_panel=_ENGINE
     ),
 ]
 ContextOption = Annotated[
     int | None,
     typer.Option(
-        "--ctx", "--context-length", min=1, metavar="TOKENS", rich_help_panel=_ENGINE,
-        help="Longest prompt and answer together [default: what the model was made for].",
+        "--ctx", metavar="N", min=1, help="Most tokens of prompt and answer together; the model's if not given.",
+        rich_help_panel=_ENGINE,
     ),
 ]  # fmt: skip
 KvCacheOption = Annotated[
     KvCache | None,
     typer.Option(
         "--kv-cache", metavar="SIZE", parser=parse_kv_cache, rich_help_panel=_ENGINE,
-        help="Memory for keys and values of all requests: 512M, 2G, or 32768t for tokens "
-        "[default: 512M, or one full context if that is more].",
+        help="Room for keys and values of all requests: 512M or 2G (bytes), 32768t (tokens). "
+        "Default: 512M, or one full context if that is more.",
     ),
 ]  # fmt: skip
 
 TemperatureOption = Annotated[
     float,
-    typer.Option("--temperature", "-T", min=0.0, rich_help_panel=_SAMPLING, help="0 always takes the best token."),
+    typer.Option(
+        "--temperature", "-T", metavar="X", min=0.0, help="0 takes the best token.", rich_help_panel=_SAMPLING
+    ),
 ]
-TopKOption = Annotated[int, typer.Option("--top-k", min=0, rich_help_panel=_SAMPLING, help="0 is off.")]
-TopPOption = Annotated[float, typer.Option("--top-p", min=0.0, max=1.0, rich_help_panel=_SAMPLING, help="1 is off.")]
-MinPOption = Annotated[float, typer.Option("--min-p", min=0.0, max=1.0, rich_help_panel=_SAMPLING, help="0 is off.")]
+TopKOption = Annotated[int, typer.Option(metavar="N", min=0, help="0 is off.", rich_help_panel=_SAMPLING)]
+TopPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="1 is off.", rich_help_panel=_SAMPLING)]
+MinPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="0 is off.", rich_help_panel=_SAMPLING)]
 RepetitionOption = Annotated[
-    float, typer.Option("--repetition-penalty", min=0.01, rich_help_panel=_SAMPLING, help="1 is off.")
+    float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="1 is off.", rich_help_panel=_SAMPLING)
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option("--seed", min=0, max=2**63 - 1, rich_help_panel=_SAMPLING, help="The same seed, the same answer."),
+    typer.Option(metavar="N", min=0, help="The same seed gives the same answer.", rich_help_panel=_SAMPLING),
 ]
 MaxTokensOption = Annotated[
     int | None,
-    typer.Option("--max-tokens", "-n", min=1, rich_help_panel=_SAMPLING, help="End the answer here at the latest."),
-]
+    typer.Option(
+        "--max-tokens", "-n", metavar="N", min=1, help="Longest answer; if not given, what the context leaves.",
+        rich_help_panel=_SAMPLING,
+    ),
+]  # fmt: skip
 StopOption = Annotated[
     list[str] | None,
-    typer.Option("--stop", rich_help_panel=_SAMPLING, help="End the answer before this text; may be given again."),
+    typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.", rich_help_panel=_SAMPLING),
 ]
-SystemOption = Annotated[str | None, typer.Option("--system", "-s", help="Instructions before the conversation.")]
-StatsOption = Annotated[bool, typer.Option("--stats", help="Print token counts and speed to stderr at the end.")]
