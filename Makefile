@@ -1,1 +1,74 @@
+# The verbs of this project; `make` alone lists them. Nothing is installed outside $(VENV).
+
 VENV ?= .venv
+ARGS ?=
+TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
+
+# Stamps: what was done last, by age. The package is installed in editable mode, so edits of Python files take effect
+# at once and only the native part, CMake or the dependencies make it stale.
+VENV_READY := $(VENV)/.ready-venv
+INSTALLED := $(VENV)/.ready-package
+DEV_READY := $(VENV)/.ready-dev
+NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test check format bench oracle test-models clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(INSTALLED) ## make .venv, build and install the package
+
+serve: $(INSTALLED) ## serve the default model on 127.0.0.1:8000 (ARGS="--port 8100 ...")
+	@exec $(BIN)/millstream serve $(ARGS)
+
+test: $(DEV_READY) test-models ## set up what the tests need and run them all (ARGS="tests/cli -k help")
+	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV_READY) ## formatting, lint, types and the fast tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+format: $(DEV_READY) ## format and sort the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## measure start-up, memory and speed (ARGS=...)
+	@exec $(BIN)/millstream bench $(ARGS)
+
+oracle: $(VENV_READY) ## write the golden files anew with Transformers (heavy: torch, in its own environment)
+	@test -x $(VENV)-oracle/bin/python || $(BIN)/python -m venv $(VENV)-oracle
+	@$(VENV)-oracle/bin/python -m pip install -q -r tools/oracle-requirements.txt
+	@$(VENV)-oracle/bin/python tools/oracle.py $(ARGS)
+
+test-models: $(INSTALLED)
+	@$(BIN)/millstream pull --quiet --to "$(TEST_MODELS)" --all \
+	  || echo "make: a test model could not be fetched; the tests that need it are skipped" >&2
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) $(VENV)-oracle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV_READY):
+	@python=$$(sh tools/find-python.sh $(BIN)/python) && \
+	  if [ "$$python" != "$(BIN)/python" ]; then echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV); fi
+	@touch $@
+
+$(INSTALLED): $(VENV_READY) $(NATIVE)
+	@echo "make: building and installing millstream (the native core takes a minute)"
+	@$(PIP) install -q $$($(BIN)/python tools/build-requires.py)
+	@$(PIP) install -q $$($(BIN)/python tools/build-requires.py --tools)
+	@$(PIP) install -q --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_READY): $(INSTALLED) pyproject.toml
+	@echo "make: installing what the tests need"
+	@$(PIP) install -q --upgrade "pip>=25.1"
+	@$(PIP) install -q --group dev
+	@touch $@

@@ -1,0 +1,89 @@
+"""Fetching with something to look at: a bar on a terminal, a few plain lines elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from millstream.cli.errors import CliError
+from millstream.cli.terminal import is_terminal, note
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, resolve_model
+from millstream.models.fetch import OnProgress, Progress, fetch_model
+
+_LINE_SECONDS = 5.0
+
+
+def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
+    """The file a user means by ``ref`` (None: the default model). Raises `CliError`."""
+    try:
+        return resolve_model(ref, fetch_shown if fetch else None)
+    except ModelUnavailable as error:
+        raise CliError(str(error)) from None
+
+
+def fetch_shown(model: CatalogueModel, folder: Path | None = None) -> Path:
+    """`fetch_model` with its progress on stderr. Raises `ModelUnavailable`."""
+    display = _bar if is_terminal(sys.stderr) else _lines
+    with _sigterm_unwinds(), display(model) as on_progress:
+        return fetch_model(model, folder, on_progress=on_progress)
+
+
+@contextmanager
+def _bar(model: CatalogueModel) -> Iterator[OnProgress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with RichProgress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(f"fetching {model.name}", total=model.download_bytes)
+
+        def show(state: Progress) -> None:
+            if state.stage == "waiting":
+                progress.update(task, description=f"another process is fetching {model.name}")
+            else:
+                verb = "fetching" if state.stage == "downloading" else "verifying"
+                progress.update(task, description=f"{verb} {model.name}", completed=state.done)
+
+        yield show
+
+
+@contextmanager
+def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
+    last = time.monotonic()
+    note(f"fetching {model.name} ({model.download_bytes / 1e6:.0f} MB, once)")
+
+    def show(state: Progress) -> None:
+        nonlocal last
+        if state.stage == "waiting":
+            note(f"another process is fetching {model.name}; waiting for it")
+        elif time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
+            note(f"fetching {model.name}: {state.done / 1e6:.0f} of {state.total / 1e6:.0f} MB")
+
+    yield show
+
+
+@contextmanager
+def _sigterm_unwinds() -> Iterator[None]:
+    """While fetching, SIGTERM raises, so that pip is stopped and temporary files are removed."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,107 @@
+"""Command-line options that several commands share, and the values they take."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+import typer
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_TOKENS = re.compile(r"(\d+)\s*(?:t|tok|tokens)", re.IGNORECASE)
+
+
+class KvCache(msgspec.Struct, frozen=True):
+    """Size of the KV cache: exactly one of ``bytes`` and ``tokens`` is set."""
+
+    bytes: int | None = None
+    tokens: int | None = None
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says about the engine; None and 0 leave the choice to it."""
+
+    threads: int = 0
+    context_length: int | None = None
+    kv_cache: KvCache | None = None
+    max_sequences: int | None = None
+    max_queue: int | None = None
+    prefix_cache: bool = True
+
+
+def parse_kv_cache(text: str) -> KvCache:
+    """``512M``, ``2GiB`` (binary units) or ``32768t`` / ``32768 tokens``."""
+    text = text.strip()
+    if match := _TOKENS.fullmatch(text):
+        tokens = int(match[1])
+        if tokens > 0:
+            return KvCache(tokens=tokens)
+    elif match := _SIZE.fullmatch(text):
+        size = int(float(match[1]) * _UNITS[match[2].upper()])
+        if 0 < size < 1 << 60:
+            return KvCache(bytes=size)
+    raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G for bytes, 32768t for tokens")
+
+
+_ENGINE = "Engine"
+_SAMPLING = "Sampling"
+MODEL_HELP = "A .gguf file, or a name that `list` shows; SmolLM2 135M if not given."
+
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)]
+NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a model that is not here.")]
+SystemOption = Annotated[
+    str | None, typer.Option("--system", "-s", metavar="TEXT", help="Instructions before the conversation.")
+]
+StatsOption = Annotated[bool, typer.Option("--stats", help="Print token counts and speed to stderr at the end.")]
+
+ThreadsOption = Annotated[
+    int,
+    typer.Option(
+        "--threads", "-t", metavar="N", min=0, max=1024, help="Threads; 0: all cores.", rich_help_panel=_ENGINE
+    ),
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        "--ctx", metavar="N", min=1, help="Most tokens of prompt and answer together; the model's if not given.",
+        rich_help_panel=_ENGINE,
+    ),
+]  # fmt: skip
+KvCacheOption = Annotated[
+    KvCache | None,
+    typer.Option(
+        "--kv-cache", metavar="SIZE", parser=parse_kv_cache, rich_help_panel=_ENGINE,
+        help="Room for keys and values of all requests: 512M or 2G (bytes), 32768t (tokens). "
+        "Default: 512M, or one full context if that is more.",
+    ),
+]  # fmt: skip
+
+TemperatureOption = Annotated[
+    float,
+    typer.Option(
+        "--temperature", "-T", metavar="X", min=0.0, help="0 takes the best token.", rich_help_panel=_SAMPLING
+    ),
+]
+TopKOption = Annotated[int, typer.Option(metavar="N", min=0, help="0 is off.", rich_help_panel=_SAMPLING)]
+TopPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="1 is off.", rich_help_panel=_SAMPLING)]
+MinPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="0 is off.", rich_help_panel=_SAMPLING)]
+RepetitionOption = Annotated[
+    float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="1 is off.", rich_help_panel=_SAMPLING)
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="The same seed gives the same answer.", rich_help_panel=_SAMPLING),
+]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens", "-n", metavar="N", min=1, help="Longest answer; if not given, what the context leaves.",
+        rich_help_panel=_SAMPLING,
+    ),
+]  # fmt: skip
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.", rich_help_panel=_SAMPLING),
+]

@@ -1,0 +1,78 @@
+"""`serve`: a model behind HTTP, from the command line to the last drained request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+
+from millstream.cli.compose import LocalSession, open_local, open_server
+from millstream.cli.errors import CliError
+from millstream.cli.fetching import find_or_fetch
+from millstream.cli.options import EngineOptions
+from millstream.cli.terminal import styled
+from millstream.server.run import bind
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """``model_name``: what clients call the model. ``allow_origins``: web pages of which origins may call."""
+
+    host: str
+    port: int
+    model_name: str | None
+    log_level: str
+    fetch: bool
+    allow_origins: tuple[str, ...]
+    engine: EngineOptions
+
+
+def serve_model(ref: str | None, options: ServeOptions) -> None:
+    """Serve until Ctrl-C or SIGTERM, then finish the open requests.
+
+    The address is taken before the model is loaded, so that a taken port is known at once.
+
+    Raises:
+        CliError: no such model, a file that cannot be served, or an address that cannot be had.
+    """
+    logging.basicConfig(
+        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    path = find_or_fetch(ref, fetch=options.fetch)
+    try:
+        sock = bind(options.host, options.port)
+    except (OSError, UnicodeError) as error:
+        raise CliError(getattr(error, "strerror", None) or f"Cannot listen on {options.host}: {error}") from None
+    with sock:
+        asyncio.run(_serve(path, sock, options))
+
+
+async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
+    async with open_local(path, options.engine, name=options.model_name) as session:
+        server = open_server(
+            session,
+            sock,
+            allow_origins=options.allow_origins,
+            access_log=options.log_level in ("info", "debug"),
+            on_ready=lambda: print(_ready_line(session, sock), flush=True),
+        )
+        await server.run()
+
+
+def _ready_line(session: LocalSession, sock: socket.socket) -> str:
+    info = session.engine.info
+    return (
+        f"{styled('ready:', '1;32', sys.stdout)} {session.name} on {url_of(sock)} "
+        f"({info.isa}, {info.threads} threads, context {info.context_length}, KV cache {info.kv_tokens} tokens)"
+    )
+
+
+def url_of(sock: socket.socket) -> str:
+    """The address as clients on this machine write it."""
+    host, port = sock.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1" if sock.family == socket.AF_INET else "::1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
