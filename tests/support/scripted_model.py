@@ -1,4 +1,4 @@
-"""A model without weights: a byte-level vocabulary with awkward tokens, a plain template, and a provider over scripts."""
+"""A model without weights: a byte-level vocabulary with awkward tokens, a plain template, a provider over scripts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from millstream.pipeline.local import LocalProvider
 
 T = TypeVar("T")
 
-PIECES: tuple[bytes, ...] = tuple(bytes([value]) for value in range(256)) + (
-    b"ab", b"ba", b"aab", b"<a", b"b>", b"<<", b"abab", b" a", b"a\n",
-    "é".encode(), "€".encode(), "😀".encode(), "é€".encode(), b"a\xe2", b"\x82\xac<", b"\xac", b"\x9f\x98", b"\xe2\x82", b"",
-)  # fmt: skip
+PIECES: tuple[bytes, ...] = (
+    *(bytes([value]) for value in range(256)),
+    *(b"ab", b"ba", b"aab", b"<a", b"b>", b"<<", b"abab", b" a", b"a\n"),
+    *("é".encode(), "€".encode(), "😀".encode(), "é€".encode()),
+    *(b"a\xe2", b"\x82\xac<", b"\x9f\x98", b"\xe2\x82", b""),
+)
 SPECIALS = (b"<bos>", b"<eos>", b"<turn>", b"<think>", b"</think>")
 BOS, EOS, TURN, THINK, UNTHINK = range(len(PIECES), len(PIECES) + len(SPECIALS))
 VOCAB_SIZE = len(PIECES) + len(SPECIALS)

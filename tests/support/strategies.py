@@ -1,4 +1,4 @@
-"""Hypothesis strategies for streams: token sequences that are hard to decode, cuts, stop strings that overlap, sources."""
+"""Hypothesis strategies for streams: tokens that are hard to decode, cuts, stop strings that overlap, sources."""
 
 from __future__ import annotations
 
