@@ -46,14 +46,14 @@ class Usage(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
-class Start(msgspec.Struct, frozen=True, tag=True):
+class Start(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """The request was admitted to a batch: what the prompt cost. At most one, before everything else."""
 
     prompt_tokens: int
     cached_tokens: int = 0
 
 
-class Content(msgspec.Struct, frozen=True, tag=True):
+class Content(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """Visible text. ``token_ids`` and ``logprobs`` are filled only when asked for."""
 
     text: str
@@ -62,7 +62,7 @@ class Content(msgspec.Struct, frozen=True, tag=True):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag=True):
+class Reasoning(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """Thinking text; may come again after `Content` or a tool call."""
 
     text: str
@@ -71,7 +71,7 @@ class Reasoning(msgspec.Struct, frozen=True, tag=True):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-class ToolCallStart(msgspec.Struct, frozen=True, tag=True):
+class ToolCallStart(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """A call begins: sent once, as soon as its name is known. ``index`` counts calls in order of appearance."""
 
     index: int
@@ -81,7 +81,7 @@ class ToolCallStart(msgspec.Struct, frozen=True, tag=True):
     token_ids: tuple[int, ...] = ()
 
 
-class ToolCallArgs(msgspec.Struct, frozen=True, tag=True):
+class ToolCallArgs(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """A fragment of JSON text; the fragments of one call join to its arguments."""
 
     index: int
@@ -90,14 +90,14 @@ class ToolCallArgs(msgspec.Struct, frozen=True, tag=True):
     token_ids: tuple[int, ...] = ()
 
 
-class Refusal(msgspec.Struct, frozen=True, tag=True):
+class Refusal(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """The visible text was recognised as a refusal; at most one, just before `Finish`, only without tool calls."""
 
     text: str
     choice: int = 0
 
 
-class Finish(msgspec.Struct, frozen=True, tag=True):
+class Finish(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """Closes its choice. ``token_ids`` and ``logprobs`` are those that no earlier delta carried."""
 
     reason: FinishReason
@@ -108,7 +108,7 @@ class Finish(msgspec.Struct, frozen=True, tag=True):
     stop_sequence: str | None = None
 
 
-class Error(msgspec.Struct, frozen=True, tag=True):
+class Error(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     """Ends the stream, whatever choices are still open."""
 
     message: str

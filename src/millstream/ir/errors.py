@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ApiError(Exception):
     """A failure that a client is told about.
@@ -39,13 +41,23 @@ def invalid(message: str, *, param: str | None = None, code: str | None = None) 
     return ApiError(message, param=param, code=code)
 
 
-def context_length_exceeded(prompt_tokens: int, context_length: int) -> ApiError:
-    """A 400 that names both numbers: the prompt alone does not fit the context."""
+def context_length_exceeded(prompt_tokens: int, context_length: int, *, param: str = "messages") -> ApiError:
+    """A 400 that names both numbers: the prompt leaves no room in the context for even one token of an answer."""
     return ApiError(
-        f"This model's maximum context length is {context_length} tokens, but the prompt has {prompt_tokens} tokens. "
-        "Shorten the prompt.",
+        f"This model's maximum context length is {context_length} tokens, but the prompt alone has {prompt_tokens} "
+        "tokens, which leaves no room for an answer. Shorten the prompt.",
         code="context_length_exceeded",
-        param="messages",
+        param=param,
+    )
+
+
+def model_not_found(name: str, served: Sequence[str]) -> ApiError:
+    """A 404 that lists what is served."""
+    return ApiError(
+        f"The model {name!r} is not served here. Served: {', '.join(served)}.",
+        code="model_not_found",
+        status=404,
+        param="model",
     )
 
 

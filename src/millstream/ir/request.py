@@ -50,9 +50,9 @@ class ToolChoice(msgspec.Struct, frozen=True):
 class Sampling(msgspec.Struct, frozen=True):
     """How tokens are drawn.
 
-    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch their filter off. The repetition penalty
-    looks at prompt and output, presence and frequency penalties at the output only. ``seed`` None: the server draws one.
-    ``max_tokens`` None: up to the end of the context.
+    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch their filter off. The repetition
+    penalty looks at prompt and output, presence and frequency penalties at the output only. ``seed`` None: the server
+    draws one. ``max_tokens`` None: up to the end of the context.
     """
 
     temperature: float = 1.0
@@ -72,7 +72,7 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What the deltas carry besides text. ``logprobs`` is the number of alternatives per position; None: no logprobs."""
+    """What the deltas carry besides text. ``logprobs``: number of alternatives per position, None for no logprobs."""
 
     logprobs: int | None = None
     token_ids: bool = False
