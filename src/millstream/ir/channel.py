@@ -59,10 +59,10 @@ def channel(capacity: int, *, choices: int = 1) -> tuple[Sender, DeltaStream]:
 
 
 def merge(sources: Sequence[DeltaStream], *, capacity: int = 64) -> DeltaStream:
-    """One guarded stream out of one stream per choice (source k tells choice k).
+    """One guarded stream out of one stream per choice (source k tells choice k). Needs a running event loop.
 
-    Each source is read by a task of its own; all pause while the reader lags ``capacity`` deltas behind. The first
-    `Start` is kept. The first `Error` ends the stream and closes the other sources.
+    Each source is read by a task of its own; all pause while the reader lags ``capacity`` deltas behind. Of several
+    `Start` the guard keeps the first. The first `Error` ends the stream and closes the other sources.
     """
     return guard(_Merged(sources, capacity), choices=len(sources))
 

@@ -1,0 +1,166 @@
+"""A token engine that plays scripts: the engine for tests, and for work on the wire formats without a model.
+
+    engine = ScriptedEngine(lambda request: script(request, tokens, cuts=[3, 5]))
+
+A plan turns each request into a script; a plan that raises `ApiError` refuses the request. What was asked and what was
+aborted is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from millstream.engine.protocol import (
+    EngineInfo,
+    EngineStats,
+    TokenAlternatives,
+    TokenDelta,
+    TokenFinish,
+    TokenRequest,
+    TokenStream,
+)
+from millstream.ir.errors import engine_failed
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """The sequence stalls for some seconds (0: one turn of the event loop), or until it is aborted (None)."""
+
+    seconds: float | None = 0.0
+
+
+Step = TokenDelta | Pause | Exception
+"""A delta to report (its id is filled in), a pause, or an exception that the stream raises."""
+
+Plan = Callable[[TokenRequest], Iterable[Step]]
+
+
+def script(
+    request: TokenRequest,
+    tokens: Sequence[int],
+    *,
+    cuts: Iterable[int] | None = None,
+    then: TokenFinish | None = "stop",
+    alternatives: Callable[[int], TokenAlternatives] | None = None,
+    cached_tokens: int = 0,
+) -> list[TokenDelta]:
+    """An obedient engine's answer with ``tokens``: it ends at a stop id (``stop``) or at ``max_tokens`` (``length``),
+    else with ``then`` (None: the stream just ends).
+
+    ``cuts``: indices into ``tokens`` where a new step begins; None: one token per step. ``alternatives`` gives the
+    log probabilities of token k if the request asked for them.
+    """
+    kept = list(tokens[: request.max_tokens])
+    finish: TokenFinish | None = "length" if len(kept) == request.max_tokens else then
+    for index, token in enumerate(kept):
+        if index >= request.min_tokens and token in request.stop_ids:
+            kept, finish = kept[: index + 1], "stop"
+            break
+    inner = range(1, len(kept)) if cuts is None else sorted({cut for cut in cuts if 0 < cut < len(kept)})
+    bounds = [0, *inner, len(kept)]
+    logprobs = request.sampling.logprobs is not None and alternatives is not None
+    return [
+        TokenDelta(
+            id=request.id,
+            tokens=kept[start:end],
+            logprobs=[alternatives(k) for k in range(start, end)] if logprobs and alternatives else [],
+            finish=finish if end == len(kept) else None,
+            cached_tokens=cached_tokens,
+        )
+        for start, end in pairwise(bounds)
+    ]
+
+
+class ScriptedEngine:
+    """Plays ``plan(request)`` for every request. ``requests`` and ``aborted`` (ids) are in order of time."""
+
+    def __init__(self, plan: Plan, *, info: EngineInfo | None = None) -> None:
+        self._plan = plan
+        self._info = info or EngineInfo(
+            model="scripted", context_length=4096, vocab_size=512, kv_tokens=65536, block_size=32, isa="none", threads=0
+        )
+        self._streams: dict[str, _ScriptedStream] = {}
+        self._closed = False
+        self.requests: list[TokenRequest] = []
+        self.aborted: list[str] = []
+        self.generated = 0
+        self.steps = 0
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    async def submit(self, request: TokenRequest) -> TokenStream:
+        """Start to play. Raises what the plan raises, and `ApiError` (503) once the engine is closed."""
+        if self._closed:
+            raise engine_failed("The engine is closed.")
+        steps = iter(self._plan(request))
+        self.requests.append(request)
+        stream = self._streams[request.id] = _ScriptedStream(self, request.id, steps)
+        return stream
+
+    async def stats(self) -> EngineStats:
+        return EngineStats(running=len(self._streams), steps=self.steps, generated_tokens=self.generated)
+
+    async def close(self) -> None:
+        """Abort what still runs; idempotent."""
+        self._closed = True
+        for stream in list(self._streams.values()):
+            await stream.aclose()
+
+    def _leave(self, request_id: str, *, aborted: bool) -> None:
+        del self._streams[request_id]
+        if aborted:
+            self.aborted.append(request_id)
+
+
+class _ScriptedStream:
+    def __init__(self, engine: ScriptedEngine, request_id: str, steps: Iterable[Step]) -> None:
+        self._engine = engine
+        self._id = request_id
+        self._steps = iter(steps)
+        self._over = asyncio.Event()
+
+    def __aiter__(self) -> AsyncIterator[TokenDelta]:
+        return self
+
+    async def __anext__(self) -> TokenDelta:
+        while not self._over.is_set():
+            step = next(self._steps, None)
+            if isinstance(step, Pause):
+                await self._pause(step)
+                continue
+            if isinstance(step, TokenDelta):
+                return self._report(step)
+            self._end(aborted=False)
+            if step is not None:
+                raise step
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if not self._over.is_set():
+            self._end(aborted=True)
+
+    def _report(self, delta: TokenDelta) -> TokenDelta:
+        self._engine.steps += 1
+        self._engine.generated += len(delta.tokens)
+        if delta.finish is not None:
+            self._end(aborted=False)
+        return delta if delta.id == self._id else msgspec.structs.replace(delta, id=self._id)
+
+    async def _pause(self, pause: Pause) -> None:
+        if pause.seconds == 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(pause.seconds):
+                await self._over.wait()
+        except TimeoutError:
+            pass
+
+    def _end(self, *, aborted: bool) -> None:
+        self._over.set()
+        self._engine._leave(self._id, aborted=aborted)
