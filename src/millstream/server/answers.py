@@ -1,0 +1,96 @@
+"""The route of a surface: body in, stream or folded answer out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from millstream.ir.errors import ApiError
+from millstream.ir.fold import collect
+from millstream.ir.provider import DeltaStream, Provider
+from millstream.server.body import ClientGone, read_body
+from millstream.server.errors import error_response, internal_error, model_not_found
+from millstream.server.lifecycle import shutting_down
+from millstream.server.metrics import Metrics
+from millstream.server.settings import Settings
+from millstream.surfaces.sse import disconnected, sse_response
+from millstream.surfaces.wire import Call, Surface
+
+T = TypeVar("T")
+
+
+class AnswerRoute:
+    """An ASGI endpoint that answers one wire format from a provider."""
+
+    def __init__(self, surface: Surface, provider: Provider, metrics: Metrics, settings: Settings) -> None:
+        self._surface = surface
+        self._provider = provider
+        self._metrics = metrics
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        settings = self._settings
+        try:
+            body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
+            since = time.perf_counter()
+            call = self._surface.decode(body, settings.limits)
+            del body
+            if all(card.id != call.request.model for card in self._provider.models()):
+                raise model_not_found(call.request.model)
+            source = await until_gone(receive, self._provider.stream(call.request))
+        except ClientGone:
+            self._metrics.request(self._surface.NAME, "cancelled")
+            raise
+        except ApiError as error:
+            self._metrics.request(self._surface.NAME, "refused" if error.status < 500 else "failed")
+            await error_response(error, self._surface)(scope, receive, send)
+            return
+        stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
+        if call.options.stream:
+            response = sse_response(
+                stream,
+                surface=self._surface,
+                options=call.options,
+                keep_alive_seconds=settings.keep_alive_seconds,
+                stall_seconds=settings.stall_seconds,
+            )
+            await response(scope, receive, send)
+        else:
+            await (await self._whole(stream, call, receive))(scope, receive, send)
+
+    async def _whole(self, stream: DeltaStream, call: Call, receive: Receive) -> Response:
+        """The folded answer, or the failure that ended it."""
+        try:
+            answer = await until_gone(receive, collect(stream))
+        except asyncio.CancelledError:
+            return error_response(shutting_down(), self._surface)
+        finally:
+            await stream.aclose()
+        if answer.error is None:
+            return Response(self._surface.encode_answer(answer, call.options), media_type="application/json")
+        error = answer.error
+        if not 400 <= error.status <= 599:
+            return error_response(internal_error(), self._surface)
+        problem = ApiError(error.message, type=error.type, code=error.code, status=error.status)
+        return error_response(problem, self._surface)
+
+
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Await ``work``, but cancel it as soon as the client leaves. Raises `ClientGone` then."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(disconnected(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone
+        return working.result()
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)

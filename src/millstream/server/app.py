@@ -1,0 +1,60 @@
+"""The ASGI application: routes of all surfaces over one provider."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from millstream.ir.provider import Provider
+from millstream.server.answers import AnswerRoute
+from millstream.server.errors import on_http_exception
+from millstream.server.info import EngineHealth, InfoRoutes
+from millstream.server.lifecycle import Lifecycle
+from millstream.server.metrics import Metrics
+from millstream.server.middleware import RequestFrame
+from millstream.server.settings import Settings
+from millstream.surfaces import openai_chat, openai_completions
+from millstream.surfaces.wire import Surface
+
+SURFACES: dict[str, Surface] = {
+    "/v1/chat/completions": openai_chat,
+    "/v1/completions": openai_completions,
+}
+
+
+def create_app(provider: Provider, engine_health: EngineHealth, settings: Settings | None = None) -> Starlette:
+    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
+    settings = settings or Settings()
+    lifecycle = Lifecycle()
+    metrics = Metrics(lambda: lifecycle.open_requests)
+    info = InfoRoutes(provider, engine_health, lifecycle, metrics, settings)
+    routes = [
+        Route(path, AnswerRoute(surface, provider, metrics, settings), methods=["POST"])
+        for path, surface in SURFACES.items()
+    ]
+    app = Starlette(
+        routes=[*routes, *info.routes()],
+        middleware=_middleware(lifecycle, settings),
+        exception_handlers={HTTPException: on_http_exception},
+    )
+    app.router.redirect_slashes = False
+    app.state.lifecycle = lifecycle
+    return app
+
+
+def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
+    frame = Middleware(RequestFrame, lifecycle=lifecycle, access_log=settings.access_log)
+    if not settings.allow_origins:
+        return [frame]
+    from starlette.middleware.cors import CORSMiddleware
+
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.allow_origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("*",),
+        expose_headers=("x-request-id", "retry-after"),
+    )
+    return [cors, frame]

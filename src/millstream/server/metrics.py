@@ -1,0 +1,148 @@
+"""Prometheus metrics: what clients experience is measured on the delta stream, what the engine does is asked at scrape.
+
+Names: `millstream_requests_total`, `millstream_choices_total`, `millstream_time_to_first_token_seconds`,
+`millstream_inter_token_seconds`, `millstream_http_requests_open`, `millstream_engine_up` and the engine's own counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from millstream.engine.protocol import EngineStats
+from millstream.ir.deltas import Delta, Error, Finish, Start
+from millstream.ir.provider import DeltaStream
+
+_FIRST_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_INTER_TOKEN_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 5)
+
+_GAUGES = (
+    ("requests_running", "running", "Sequences in the batch"),
+    ("requests_waiting", "waiting", "Sequences in the queue"),
+    ("kv_blocks_used", "kv_blocks_used", "Blocks of the KV cache in use"),
+    ("kv_blocks", "kv_blocks_total", "Blocks of the KV cache"),
+    ("seconds_since_step", "idle_seconds", "Seconds since the engine's last step"),
+)
+_COUNTERS = (
+    ("engine_steps", "steps", "Steps of the engine"),
+    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences"),
+    ("generated_tokens", "generated_tokens", "Tokens generated"),
+    ("cached_tokens", "cached_tokens", "Prompt tokens taken from the prefix cache"),
+    ("preemptions", "preemptions", "Sequences preempted"),
+)
+
+
+class Metrics:
+    """One registry per app, so that several apps may live in one process."""
+
+    def __init__(self, open_requests: Callable[[], int]) -> None:
+        self._registry = CollectorRegistry()
+        self._engine = _EngineCollector()
+        self._registry.register(self._engine)
+        self._requests = Counter(
+            "millstream_requests_total",
+            "Requests by surface and outcome: ok, refused (4xx), failed (5xx or in mid-stream), cancelled",
+            ("surface", "outcome"),
+            registry=self._registry,
+        )
+        self._choices = Counter(
+            "millstream_choices_total", "Finished choices by reason", ("reason",), registry=self._registry
+        )
+        self.first_token = Histogram(
+            "millstream_time_to_first_token_seconds",
+            "From the request's body to its first token",
+            buckets=_FIRST_TOKEN_BUCKETS,
+            registry=self._registry,
+        )
+        self.inter_token = Histogram(
+            "millstream_inter_token_seconds",
+            "Between consecutive deltas of a choice",
+            buckets=_INTER_TOKEN_BUCKETS,
+            registry=self._registry,
+        )
+        Gauge("millstream_http_requests_open", "Requests being answered", registry=self._registry).set_function(
+            open_requests
+        )
+
+    def request(self, surface: str, outcome: str) -> None:
+        """Count a request."""
+        self._requests.labels(surface, outcome).inc()
+
+    def choice(self, reason: str) -> None:
+        """Count a finished choice."""
+        self._choices.labels(reason).inc()
+
+    def measured(self, stream: DeltaStream, surface: str, choices: int, since: float) -> DeltaStream:
+        """The same stream, measured as it is read. ``since``: `time.perf_counter` when the request was there."""
+        return _Measured(stream, self, surface, choices, since)
+
+    def exposition(self, stats: EngineStats | None) -> bytes:
+        """The text format. ``stats`` None: the engine did not answer."""
+        self._engine.stats = stats
+        return generate_latest(self._registry)
+
+
+class _Measured:
+    def __init__(self, stream: DeltaStream, metrics: Metrics, surface: str, choices: int, since: float) -> None:
+        self._stream = stream
+        self._metrics = metrics
+        self._surface = surface
+        self._open = choices
+        self._since = since
+        self._last: dict[int, float] = {}
+        self._counted = False
+
+    def __aiter__(self) -> AsyncIterator[Delta]:
+        return self
+
+    async def __anext__(self) -> Delta:
+        delta = await self._stream.__anext__()
+        kind = type(delta)
+        if kind is Error:
+            self._count("refused" if delta.status < 500 else "failed")  # type: ignore[union-attr]
+        elif kind is Finish:
+            self._open -= 1
+            self._metrics.choice(delta.reason)  # type: ignore[union-attr]
+            if self._open == 0:
+                self._count("ok")
+        elif kind is not Start:
+            self._token(delta.choice)  # type: ignore[union-attr]
+        return delta
+
+    async def aclose(self) -> None:
+        self._count("cancelled")
+        await self._stream.aclose()
+
+    def _token(self, choice: int) -> None:
+        now = time.perf_counter()
+        if not self._last:
+            self._metrics.first_token.observe(now - self._since)
+        last = self._last.get(choice)
+        if last is not None:
+            self._metrics.inter_token.observe(now - last)
+        self._last[choice] = now
+
+    def _count(self, outcome: str) -> None:
+        if not self._counted:
+            self._counted = True
+            self._metrics.request(self._surface, outcome)
+
+
+class _EngineCollector(Collector):
+    """The last snapshot of the engine as metric families."""
+
+    def __init__(self) -> None:
+        self.stats: EngineStats | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("millstream_engine_up", "Whether the engine answered", value=self.stats is not None)
+        if self.stats is None:
+            return
+        for name, field, text in _GAUGES:
+            yield GaugeMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))
+        for name, field, text in _COUNTERS:
+            yield CounterMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))

@@ -1,0 +1,73 @@
+"""The frame around every request: its id, the drain gate, the last line of defence, one log line."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from millstream.server.body import ClientGone
+from millstream.server.errors import error_response, internal_error
+from millstream.server.lifecycle import Lifecycle, shutting_down
+
+log = logging.getLogger("millstream.server")
+
+_SANE_ID = re.compile(rb"^[A-Za-z0-9._:/+=-]{1,128}$")
+
+
+class RequestFrame:
+    """Pure ASGI, so that nothing stands between a stream and its client."""
+
+    def __init__(self, app: ASGIApp, *, lifecycle: Lifecycle, access_log: bool) -> None:
+        self._app = app
+        self._lifecycle = lifecycle
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        status = 0
+        began = time.perf_counter()
+
+        async def framed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+            await send(message)
+
+        try:
+            if self._lifecycle.draining and scope["method"] == "POST":
+                await error_response(shutting_down())(scope, receive, framed)
+            else:
+                with self._lifecycle.request():
+                    await self._app(scope, receive, framed)
+        except ClientGone:
+            pass
+        except Exception:
+            log.exception("request %s failed", request_id.decode())
+            if status:
+                raise  # the answer has begun: the connection must be cut
+            await error_response(internal_error())(scope, receive, framed)
+        finally:
+            if self._access_log:
+                seconds = time.perf_counter() - began
+                log.info("%s %s %d %.3fs %s", scope["method"], _path(scope), status, seconds, request_id.decode())
+
+
+def _request_id(scope: Scope) -> bytes:
+    """The client's id if it is sane, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _SANE_ID.match(value):
+            return bytes(value)
+    return b"req_" + secrets.token_hex(12).encode()
+
+
+def _path(scope: Scope) -> str:
+    # A path may hold anything, a line break too.
+    return ascii(scope["path"][:200])[1:-1]

@@ -1,0 +1,174 @@
+"""uvicorn around the app: a socket bound first, signals that drain, bounds on slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from millstream.ir.errors import invalid
+from millstream.server.lifecycle import Lifecycle
+from millstream.server.settings import Settings
+from millstream.surfaces import openai_common
+
+MAX_HEADER_BYTES = 64 * 1024
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening address, taken before anything slow is loaded. Port 0 takes a free one.
+
+    Raises:
+        OSError: the address is taken, not ours or unknown; the message says which address and why.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OSError(error.errno, f"Cannot listen on {host}:{port}: {error.strerror}") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(2048)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"Cannot listen on {host}:{port}: {error.strerror}") from None
+    return sock
+
+
+class HttpServer:
+    """Serves an app of `create_app` on a bound socket until it is stopped."""
+
+    def __init__(
+        self,
+        app: Starlette,
+        sock: socket.socket,
+        settings: Settings | None = None,
+        *,
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        self._settings = settings or Settings()
+        self._lifecycle: Lifecycle = app.state.lifecycle
+        self._sock = sock
+        self._draining: asyncio.Task[None] | None = None
+        self._server = _Server(_config(app, self._settings), on_ready)
+
+    async def run(self) -> None:
+        """Serve. SIGINT and SIGTERM call `stop` if this is the main thread. Returns when all is closed."""
+        with self._signals():
+            await self._server.serve(sockets=[self._sock])
+
+    def stop(self) -> None:
+        """Drain: refuse new work, let open answers finish, then end. Called again: end now."""
+        if self._draining is None:
+            self._draining = asyncio.ensure_future(self._drain())
+        else:
+            self._lifecycle.cancel_open()
+            self._server.should_exit = self._server.force_exit = True
+
+    async def _drain(self) -> None:
+        self._lifecycle.drain()
+        if not await self._lifecycle.wait_idle(self._settings.drain_seconds):
+            self._lifecycle.cancel_open()
+            await self._lifecycle.wait_idle(2)
+        self._server.should_exit = True
+
+    @contextlib.contextmanager
+    def _signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        taken = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Not the main thread, or no signals on this loop: whoever started the server stops it.
+            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+                loop.add_signal_handler(number, self.stop)
+                taken.append(number)
+        try:
+            yield
+        finally:
+            for number in taken:
+                loop.remove_signal_handler(number)
+
+
+def run_server(app: Starlette, host: str, port: int, settings: Settings | None = None) -> None:
+    """Bind and serve until a signal. Raises `OSError` if the address cannot be had."""
+    asyncio.run(HttpServer(app, bind(host, port), settings).run())
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handling, which would end the process by the signal instead of with 0."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._on_ready is not None:
+            self._on_ready()
+
+
+def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_protocol(settings.header_seconds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=settings.idle_seconds,
+        timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+    )
+
+
+def _protocol(header_seconds: float) -> type[H11Protocol]:
+    """uvicorn's protocol, with a bound on how long a client may take to send its headers."""
+
+    class Protocol(H11Protocol):
+        _header_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._watch_headers()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch_headers()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self._stop_timer()
+
+        def send_400_response(self, msg: str) -> None:
+            body = openai_common.encode_error(invalid(msg)).decode("ascii", "replace")
+            head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            self.transport.write(f"{head}connection: close\r\n\r\n{body}".encode())
+            self.transport.close()
+
+        def _watch_headers(self) -> None:
+            waiting = self.cycle is None or self.cycle.response_complete
+            if not waiting or self.transport.is_closing():
+                self._stop_timer()
+            elif self._header_timer is None:
+                self._header_timer = self.loop.call_later(header_seconds, self.transport.close)
+
+        def _stop_timer(self) -> None:
+            if self._header_timer is not None:
+                self._header_timer.cancel()
+                self._header_timer = None
+
+    return Protocol

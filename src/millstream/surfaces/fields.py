@@ -1,0 +1,78 @@
+"""Honest parameters: every request field is honoured, refused by name, or ignored by a documented rule.
+
+A surface declares its fields in one table. `check_fields` holds a request against it before anything is decoded, and
+the same table is printed in the documentation, so the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from millstream.ir.errors import invalid
+
+Status = Literal["honoured", "refused", "ignored"]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One request field. A refused field still passes with a value of ``neutral``: it asks for what happens anyway."""
+
+    name: str
+    status: Status
+    note: str
+    neutral: tuple[Any, ...] = ()
+
+
+FieldTable = Mapping[str, Field]
+
+
+def field_table(fields: Iterable[Field]) -> FieldTable:
+    """Index fields by name."""
+    return {field.name: field for field in fields}
+
+
+def check_fields(raw: Mapping[str, msgspec.Raw], table: FieldTable) -> None:
+    """Refuse what the table refuses. JSON ``null`` is the same as an absent field.
+
+    Raises:
+        ApiError: 400 that names the field (unknown fields all at once, with the nearest known name).
+    """
+    unknown = [name for name, value in raw.items() if name not in table and bytes(value) != b"null"]
+    if unknown:
+        raise invalid(_unknown_message(unknown, table), param=unknown[0], code="unknown_parameter")
+    for name, value in raw.items():
+        field = table.get(name)
+        if field is None or field.status != "refused" or bytes(value) == b"null":
+            continue
+        if not _is_neutral(value, field.neutral):
+            raise invalid(f"'{name}' is not supported: {field.note}", param=name, code="unsupported_parameter")
+
+
+def markdown_table(table: FieldTable) -> str:
+    """The table as documentation shows it."""
+    rows = ["| field | | |", "|---|---|---|"]
+    for field in table.values():
+        note = field.note
+        if field.neutral:
+            neutral = ", ".join(f"`{msgspec.json.encode(value).decode()}`" for value in field.neutral)
+            note = f"{note} Accepted: {neutral}."
+        rows.append(f"| `{field.name}` | {field.status} | {note} |")
+    return "\n".join(rows) + "\n"
+
+
+def _is_neutral(value: msgspec.Raw, neutral: tuple[Any, ...]) -> bool:
+    decoded = msgspec.json.decode(value)
+    # A bool is not a number here, although Python says True == 1.
+    return any(decoded == item and isinstance(decoded, bool) == isinstance(item, bool) for item in neutral)
+
+
+def _unknown_message(unknown: list[str], table: FieldTable) -> str:
+    shown = ", ".join(repr(name[:64]) for name in unknown[:8])
+    noun = "argument" if len(unknown) == 1 else "arguments"
+    message = f"Unrecognized request {noun} supplied: {shown}."
+    known = [name for name, field in table.items() if field.status != "refused"]
+    near = difflib.get_close_matches(unknown[0][:64], known, n=1, cutoff=0.75)
+    return f"{message} Did you mean '{near[0]}'?" if near else message

@@ -1,0 +1,193 @@
+"""The body of a chat completions request as an IR request."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+
+from millstream.ir.errors import ApiError, invalid
+from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
+from millstream.surfaces.openai_fields import CHAT_FIELDS
+from millstream.surfaces.openai_params import (
+    SharedBody,
+    check_depth,
+    choice_count,
+    decode_body,
+    require_model,
+    sampling,
+    stream_flags,
+)
+from millstream.surfaces.wire import Call, Limits, WireOptions
+
+ROLES: tuple[str, ...] = get_args(Role)
+
+TEMPLATE_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+"""Template variables that belong to the server."""
+
+
+class WirePart(msgspec.Struct, frozen=True):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class WireFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class WireToolCall(msgspec.Struct, frozen=True):
+    id: str
+    function: WireFunction | None = None
+    type: str | None = None
+
+
+class WireMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: str | list[WirePart] | None = None
+    name: str | None = None
+    tool_calls: list[WireToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    function_call: Any = None
+
+
+class ChatBody(SharedBody, frozen=True, kw_only=True):
+    messages: list[WireMessage] | None = None
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+
+
+def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immutable)
+    """Read a request.
+
+    Raises:
+        ApiError: 400 with the path of the field at fault.
+    """
+    wire = decode_body(body, ChatBody, CHAT_FIELDS)
+    stream, usage, running = stream_flags(wire)
+    logprobs = _logprobs(wire, limits)
+    max_name = "max_tokens" if wire.max_completion_tokens is None else "max_completion_tokens"
+    max_tokens = wire.max_tokens if wire.max_completion_tokens is None else wire.max_completion_tokens
+    token_ids = bool(wire.return_token_ids)
+    request = ChatRequest(
+        model=require_model(wire.model),
+        messages=_messages(wire.messages),
+        template_kwargs=_template_kwargs(wire, limits),
+        sampling=sampling(wire, limits, max_tokens=max_tokens, max_name=max_name),
+        # Running usage is counted from the ids of each delta.
+        output=Output(logprobs=logprobs, token_ids=token_ids or running),
+        n=choice_count(wire.n, limits),
+    )
+    options = WireOptions(
+        model=request.model,
+        stream=stream,
+        choices=request.n,
+        usage=usage,
+        running_usage=running,
+        token_ids=token_ids,
+        logprobs=logprobs is not None,
+    )
+    return Call(request, options)
+
+
+def _logprobs(wire: ChatBody, limits: Limits) -> int | None:
+    top = wire.top_logprobs
+    if top is not None and not 0 <= top <= limits.top_logprobs:
+        raise invalid(f"top_logprobs must be between 0 and {limits.top_logprobs}.", param="top_logprobs")
+    if not wire.logprobs:
+        if top:
+            raise invalid("top_logprobs is only allowed when logprobs is true.", param="top_logprobs")
+        return None
+    return top or 0
+
+
+def _template_kwargs(wire: ChatBody, limits: Limits) -> dict[str, Any]:
+    kwargs = dict(wire.chat_template_kwargs or {})
+    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
+    for name in kwargs:
+        if name in TEMPLATE_NAMES:
+            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
+    if wire.reasoning_effort is not None:
+        kwargs.setdefault("reasoning_effort", wire.reasoning_effort)
+    return kwargs
+
+
+def _messages(wire: list[WireMessage] | None) -> tuple[Message, ...]:
+    if wire is None:
+        raise invalid("messages is required.", param="messages", code="missing_required_parameter")
+    if not wire:
+        raise invalid("messages must not be empty.", param="messages")
+    return tuple(_message(message, f"messages[{position}]") for position, message in enumerate(wire))
+
+
+def _message(wire: WireMessage, path: str) -> Message:
+    if wire.role not in ROLES:
+        raise invalid(
+            f"{path}.role must be one of {', '.join(ROLES)}, got {wire.role[:64]!r}.",
+            param=f"{path}.role",
+        )
+    if wire.function_call is not None:
+        raise invalid(
+            f"{path}.function_call is not supported: use tool_calls.",
+            param=f"{path}.function_call",
+            code="unsupported_parameter",
+        )
+    if wire.role == "tool" and not wire.tool_call_id:
+        raise _missing(f"{path}.tool_call_id")
+    if wire.content is None and wire.role != "assistant":
+        raise _missing(f"{path}.content")
+    content = _content(wire.content, wire.role, path)
+    assistant = wire.role == "assistant"
+    return Message(
+        role=wire.role,  # type: ignore[arg-type]  # checked against ROLES above
+        content=content or (wire.refusal or "" if assistant else ""),
+        reasoning=(wire.reasoning_content or wire.reasoning) if assistant else None,
+        tool_calls=_tool_calls(wire.tool_calls, path) if assistant else (),
+        tool_call_id=wire.tool_call_id if wire.role == "tool" else None,
+        name=wire.name,
+    )
+
+
+def _content(wire: str | list[WirePart] | None, role: str, path: str) -> str:
+    if wire is None or isinstance(wire, str):
+        return wire or ""
+    return "".join(_part(part, role, f"{path}.content[{position}]") for position, part in enumerate(wire))
+
+
+def _part(part: WirePart, role: str, path: str) -> str:
+    if part.type == "text":
+        if part.text is None:
+            raise _missing(f"{path}.text")
+        return part.text
+    if part.type == "refusal" and role == "assistant":
+        if part.refusal is None:
+            raise _missing(f"{path}.refusal")
+        return part.refusal
+    raise invalid(
+        f"{path}: parts of type {part.type[:64]!r} are not supported; send text parts only.",
+        param=path,
+        code="unsupported_parameter",
+    )
+
+
+def _tool_calls(wire: list[WireToolCall] | None, path: str) -> tuple[ToolCall, ...]:
+    calls = []
+    for position, call in enumerate(wire or ()):
+        where = f"{path}.tool_calls[{position}]"
+        if call.type not in (None, "function"):
+            raise invalid(f"{where}.type must be 'function', got {call.type[:64]!r}.", param=f"{where}.type")
+        if call.function is None:
+            raise _missing(f"{where}.function")
+        calls.append(ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments))
+    return tuple(calls)
+
+
+def _missing(path: str) -> ApiError:
+    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")

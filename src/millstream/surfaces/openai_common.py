@@ -1,0 +1,153 @@
+"""What the OpenAI surfaces write alike: frames, the error envelope, usage, log probabilities, constant parts."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from millstream.ir.deltas import Delta, Error, Finish, Start, TokenLogprob, Usage
+from millstream.ir.errors import ApiError
+
+to_json = msgspec.json.Encoder().encode
+
+DONE = b"data: [DONE]\n\n"
+LOWEST_LOGPROB = -9999.0
+"""Stands for minus infinity, which JSON cannot say; OpenAI uses the same number."""
+
+
+def data_frame(value: Any) -> bytes:
+    """One SSE frame of a JSON value."""
+    return b"data: " + to_json(value) + b"\n\n"
+
+
+def error_body(message: str, type: str, param: str | None, code: str | None) -> dict[str, Any]:
+    """OpenAI's envelope; all four keys are always there."""
+    return {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+
+def encode_error(error: ApiError) -> bytes:
+    """The body of a failure before the first byte."""
+    return to_json(error_body(error.message, error.type, error.param, error.code))
+
+
+def error_frame(error: Error) -> bytes:
+    """A failure after the first byte."""
+    return data_frame(error_body(error.message, error.type, None, error.code))
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """Token counts with their details."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def finite(logprob: float) -> float:
+    """A log probability that JSON can say."""
+    return logprob if math.isfinite(logprob) else LOWEST_LOGPROB
+
+
+def chat_logprobs(entries: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The chat shape: one object per token with its bytes and alternatives."""
+    content = [
+        {
+            "token": entry.text,
+            "logprob": finite(entry.logprob),
+            "bytes": list(entry.bytes),
+            "top_logprobs": [
+                {"token": top.text, "logprob": finite(top.logprob), "bytes": list(top.bytes)} for top in entry.top
+            ],
+        }
+        for entry in entries
+    ]
+    return {"content": content, "refusal": None}
+
+
+class LegacyLogprobs:
+    """The completions shape, over one choice: parallel lists, offsets in characters of the choice's text."""
+
+    def __init__(self) -> None:
+        self._characters = 0
+
+    def body(self, entries: Iterable[TokenLogprob]) -> dict[str, Any]:
+        """The lists for the next tokens of the choice."""
+        tokens, logprobs, tops, offsets = [], [], [], []
+        for entry in entries:
+            tokens.append(_legacy_token(entry.text, entry.bytes))
+            logprobs.append(finite(entry.logprob))
+            alternatives = {_legacy_token(top.text, top.bytes): finite(top.logprob) for top in entry.top}
+            tops.append({**alternatives, tokens[-1]: logprobs[-1]})
+            offsets.append(self._offset(entry.bytes))
+        return {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets}
+
+    def _offset(self, token: bytes) -> int:
+        # A token that begins inside a character belongs to the character that an earlier token began.
+        inside = bool(token) and token[0] & 0xC0 == 0x80 and self._characters > 0
+        offset = self._characters - inside
+        self._characters += sum(byte & 0xC0 != 0x80 for byte in token)
+        return offset
+
+
+def _legacy_token(text: str, raw: bytes) -> str:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+    return text
+
+
+class Envelope:
+    """The constant parts of one answer: ``id``, ``object``, ``created`` and ``model``, the same in every chunk."""
+
+    def __init__(self, prefix: str, kind: str, model: str, response_id: str | None, created: int | None) -> None:
+        self.head: dict[str, Any] = {
+            "id": response_id or prefix + secrets.token_hex(16),
+            "object": kind,
+            "created": int(time.time()) if created is None else created,
+            "model": model,
+        }
+        # `{…,"choices":[` as text, so that a chunk is a join and not a serialisation.
+        self.open_choices = b"data: " + to_json(self.head)[:-1] + b',"choices":['
+
+
+class UsageCounter:
+    """Usage over all choices as deltas pass: the prompt once, completions summed; final numbers beat counted ones."""
+
+    def __init__(self, choices: int) -> None:
+        self.open_choices = choices
+        self._prompt = self._cached = 0
+        self._running: dict[int, int] = {}
+        self._final: dict[int, Usage] = {}
+
+    def feed(self, delta: Delta) -> None:
+        if isinstance(delta, Start):
+            self._prompt, self._cached = delta.prompt_tokens, delta.cached_tokens
+        elif isinstance(delta, Finish):
+            if not self._final and not self._prompt:
+                self._prompt, self._cached = delta.usage.prompt_tokens, delta.usage.cached_tokens
+            self._final[delta.choice] = delta.usage
+            self.open_choices -= 1
+        else:
+            ids = getattr(delta, "token_ids", ())
+            if ids:
+                choice = delta.choice  # type: ignore[union-attr]
+                self._running[choice] = self._running.get(choice, 0) + len(ids)
+
+    @property
+    def total(self) -> Usage:
+        open_tokens = sum(count for choice, count in self._running.items() if choice not in self._final)
+        return Usage(
+            prompt_tokens=self._prompt,
+            completion_tokens=open_tokens + sum(usage.completion_tokens for usage in self._final.values()),
+            cached_tokens=self._cached,
+            reasoning_tokens=sum(usage.reasoning_tokens for usage in self._final.values()),
+        )

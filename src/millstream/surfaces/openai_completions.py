@@ -1,0 +1,194 @@
+"""OpenAI completions: raw text or token ids continued, without a chat template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning
+from millstream.ir.errors import ApiError, invalid
+from millstream.ir.fold import Answer, ChoiceAnswer, Text, Thinking
+from millstream.ir.request import CompletionRequest, Output
+from millstream.surfaces.openai_common import (
+    DONE,
+    Envelope,
+    LegacyLogprobs,
+    UsageCounter,
+    data_frame,
+    encode_error,
+    error_frame,
+    to_json,
+    usage_body,
+)
+from millstream.surfaces.openai_fields import COMPLETION_FIELDS
+from millstream.surfaces.openai_params import (
+    SharedBody,
+    choice_count,
+    decode_body,
+    require_model,
+    sampling,
+    stream_flags,
+    token_ids,
+)
+from millstream.surfaces.sse import comment
+from millstream.surfaces.wire import Call, Limits, WireOptions
+
+__all__ = ["NAME", "decode", "encode_answer", "encode_error", "stream_encoder"]
+
+NAME = "completions"
+
+DEFAULT_MAX_TOKENS = 16
+
+
+class CompletionBody(SharedBody, frozen=True, kw_only=True):
+    prompt: str | list[Any] | None = None
+    logprobs: int | None = None
+
+
+def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immutable)
+    """Read a request.
+
+    Raises:
+        ApiError: 400 with the path of the field at fault.
+    """
+    wire = decode_body(body, CompletionBody, COMPLETION_FIELDS)
+    stream, usage, running = stream_flags(wire)
+    if wire.logprobs is not None and not 0 <= wire.logprobs <= limits.top_logprobs:
+        raise invalid(f"logprobs must be between 0 and {limits.top_logprobs}.", param="logprobs")
+    ids = bool(wire.return_token_ids)
+    request = CompletionRequest(
+        model=require_model(wire.model),
+        prompt=_prompt(wire.prompt),
+        sampling=sampling(wire, limits, max_tokens=_max_tokens(wire)),
+        # Running usage is counted from the ids of each delta.
+        output=Output(logprobs=wire.logprobs, token_ids=ids or running),
+        n=choice_count(wire.n, limits),
+    )
+    options = WireOptions(
+        model=request.model,
+        stream=stream,
+        choices=request.n,
+        usage=usage,
+        running_usage=running,
+        token_ids=ids,
+        logprobs=wire.logprobs is not None,
+    )
+    return Call(request, options)
+
+
+def _max_tokens(wire: CompletionBody) -> int:
+    if wire.max_tokens is not None:
+        return wire.max_tokens
+    return max(DEFAULT_MAX_TOKENS, wire.min_tokens or 0)
+
+
+def _prompt(wire: str | list[Any] | None) -> str | tuple[int, ...]:
+    if wire is None:
+        raise invalid("prompt is required.", param="prompt", code="missing_required_parameter")
+    if isinstance(wire, list) and wire and isinstance(wire[0], str | list):
+        if len(wire) > 1:
+            raise invalid(
+                f"prompt: {len(wire)} prompts in one request are not supported; send one request per prompt.",
+                param="prompt",
+                code="unsupported_parameter",
+            )
+        wire = wire[0]
+    if not wire:
+        raise invalid("prompt must not be empty.", param="prompt")
+    if isinstance(wire, str):
+        return wire
+    for position, token in enumerate(wire):
+        if not isinstance(token, int) or isinstance(token, bool):
+            raise _not_a_token(position)
+    return token_ids("prompt", wire)
+
+
+def _not_a_token(position: int) -> ApiError:
+    return invalid(f"prompt[{position}]: expected a token id.", param=f"prompt[{position}]")
+
+
+def stream_encoder(
+    options: WireOptions, *, response_id: str | None = None, created: int | None = None
+) -> CompletionEncoder:
+    """The encoder of one stream; ``response_id`` and ``created`` are minted unless given."""
+    return CompletionEncoder(options, Envelope("cmpl-", "text_completion", options.model, response_id, created))
+
+
+class CompletionEncoder:
+    """Text chunks, one finish per choice, usage if asked for, `[DONE]`.
+
+    The format knows nothing but text: reasoning is text in it, and tool calls, which raw completions never make, are
+    left out.
+    """
+
+    def __init__(self, options: WireOptions, envelope: Envelope) -> None:
+        self._options = options
+        self._envelope = envelope
+        self._usage = UsageCounter(options.choices)
+        self._logprobs = [LegacyLogprobs() for _ in range(options.choices)]
+        self._heads = [envelope.open_choices + b'{"index":%d,"text":' % index for index in range(options.choices)]
+
+    def start(self) -> bytes:
+        return b""
+
+    def encode(self, delta: Delta) -> bytes:
+        self._usage.feed(delta)
+        match delta:
+            case Content(text=text) | Reasoning(text=text):
+                extra = self._extra(delta)
+                return self._chunk(delta.choice, text, b"null", extra) if text or extra else b""
+            case Finish():
+                return self._finish(delta)
+            case Error():
+                return error_frame(delta)
+            case _:
+                return b""
+
+    def end(self) -> bytes:
+        return DONE
+
+    def ping(self, silent_seconds: float) -> bytes:
+        return comment("keep-alive")
+
+    def _finish(self, delta: Finish) -> bytes:
+        reason = to_json(finish_reason(delta.reason))
+        frame = self._chunk(delta.choice, "", reason, self._extra(delta))
+        if self._options.usage and self._usage.open_choices == 0:
+            frame += data_frame({**self._envelope.head, "choices": [], "usage": usage_body(self._usage.total)})
+        return frame
+
+    def _chunk(self, choice: int, text: str, finish: bytes, extra: bytes) -> bytes:
+        body = self._heads[choice] + to_json(text) + b',"finish_reason":' + finish + extra
+        if not self._options.running_usage:
+            return body + b"}]}\n\n"
+        return body + b'}],"usage":' + to_json(usage_body(self._usage.total)) + b"}\n\n"
+
+    def _extra(self, delta: Content | Reasoning | Finish) -> bytes:
+        extra = b""
+        if delta.token_ids and self._options.token_ids:
+            extra = b',"token_ids":' + to_json(delta.token_ids)
+        if delta.logprobs and self._options.logprobs:
+            extra += b',"logprobs":' + to_json(self._logprobs[delta.choice].body(delta.logprobs))
+        return extra
+
+
+def encode_answer(
+    answer: Answer, options: WireOptions, *, response_id: str | None = None, created: int | None = None
+) -> bytes:
+    """The body of a folded answer."""
+    envelope = Envelope("cmpl-", "text_completion", options.model, response_id, created)
+    choices = [_choice(choice, options) for choice in answer.choices]
+    return to_json({**envelope.head, "choices": choices, "usage": usage_body(answer.usage)})
+
+
+def _choice(choice: ChoiceAnswer, options: WireOptions) -> dict[str, Any]:
+    text = "".join(block.text for block in choice.blocks if isinstance(block, Text | Thinking))
+    body: dict[str, Any] = {"index": choice.index, "text": text, "finish_reason": finish_reason(choice.finish_reason)}
+    body["logprobs"] = LegacyLogprobs().body(choice.logprobs) if options.logprobs else None
+    if options.token_ids:
+        body["token_ids"] = choice.token_ids
+    return body
+
+
+def finish_reason(reason: str | None) -> str | None:
+    """The reason in this format's words, which know no tool calls."""
+    return "stop" if reason == "tool_calls" else reason

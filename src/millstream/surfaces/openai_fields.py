@@ -1,0 +1,131 @@
+"""The request fields of the OpenAI surfaces: one table each, held against requests and printed in docs/api.md."""
+
+from __future__ import annotations
+
+from millstream.surfaces.fields import Field, field_table
+
+
+def _honoured(name: str, note: str) -> Field:
+    return Field(name, "honoured", note)
+
+
+def _refused(name: str, note: str, *neutral: object) -> Field:
+    return Field(name, "refused", note, neutral)
+
+
+def _ignored(name: str, note: str) -> Field:
+    return Field(name, "ignored", note)
+
+
+_SAMPLING = (
+    _honoured("temperature", "0 to 2, default 1; 0 is greedy."),
+    _honoured("top_p", "Above 0, up to 1; default 1."),
+    _honoured("top_k", "0 or -1 (default): off."),
+    _honoured("min_p", "0 to 1, default 0."),
+    _honoured("repetition_penalty", "Above 0, up to 10; default 1; over prompt and output."),
+    _honoured("presence_penalty", "-2 to 2, default 0; over the output."),
+    _honoured("frequency_penalty", "-2 to 2, default 0; over the output."),
+    _honoured("logit_bias", "Token id (a string of digits) to a bias of -100 to 100."),
+    _honoured("seed", "A signed 64-bit integer. The same seed gives the same tokens, whatever else the server does."),
+    _honoured("stop", "A string or up to 16 of them; none is ever part of the text."),
+    _honoured("stop_token_ids", "Token ids that end the answer."),
+    _honoured("min_tokens", "No end of turn before this many tokens; default 0."),
+    _honoured("ignore_eos", "Go on after the model ended its turn; default false."),
+)
+_OUTPUT = (
+    _honoured("n", "Number of choices, 1 to 128 (the operator may set less)."),
+    _honoured("stream", "Server-sent events as the text is generated."),
+    _honoured(
+        "stream_options",
+        "`include_usage`: one usage chunk after the last finish. `continuous_usage_stats`: usage so far in each chunk. "
+        "Only with `stream`.",
+    ),
+    _honoured("return_token_ids", "`token_ids` in every choice."),
+)
+_IGNORED = (
+    _ignored("user", "Names an end user; changes nothing of the answer."),
+    _ignored("metadata", "Labels for stored answers; nothing is stored."),
+    _ignored("store", "Nothing is stored."),
+    _ignored("service_tier", "There is one tier."),
+    _ignored("safety_identifier", "Names an end user; changes nothing of the answer."),
+    _ignored("prompt_cache_key", "A routing hint; the prefix cache works without."),
+    _ignored("prompt_cache_options", "A hint; the prefix cache works without."),
+    _ignored("prompt_cache_retention", "A hint; the prefix cache works without."),
+    _ignored("cache_prompt", "llama.cpp's switch; the prefix cache is always on and changes no token."),
+)
+_VENDOR = (
+    _refused("best_of", "choices are not ranked; use `n`.", 1),
+    _refused("use_beam_search", "there is no beam search.", False),
+    _refused("length_penalty", "there is no beam search.", 1),
+    _refused("include_stop_str_in_output", "a stop string is never part of the text.", False),
+    _refused("skip_special_tokens", "control tokens are never part of the text.", True),
+    _refused("spaces_between_special_tokens", "control tokens are never part of the text.", True, False),
+    _refused("prompt_logprobs", "log probabilities of the prompt are not computed."),
+    _refused("truncate_prompt_tokens", "a prompt is never cut."),
+    _refused("priority", "requests have equal priority.", 0),
+    _refused("typical_p", "there is no typical sampling.", 1),
+    _refused("mirostat", "there is no mirostat sampling.", 0),
+    _refused("guided_json", "structured output is not there yet."),
+    _refused("guided_regex", "structured output is not there yet."),
+    _refused("guided_choice", "structured output is not there yet."),
+    _refused("guided_grammar", "structured output is not there yet."),
+    _refused("structured_outputs", "structured output is not there yet."),
+    _refused("grammar", "structured output is not there yet.", ""),
+)
+
+CHAT_FIELDS = field_table(
+    (
+        _honoured("model", "Required; one of `/v1/models`."),
+        _honoured(
+            "messages",
+            "Required. Roles system, developer, user, assistant, tool. Content: a string or a list of text parts, "
+            "joined without a separator; assistant content may be null. Image, audio and file parts are refused by "
+            "path. `reasoning_content` (or `reasoning`), `tool_calls`, `tool_call_id`, `name` and `refusal` are read; "
+            "other keys of a message (`annotations`, ids, cache marks), which clients replay from earlier answers, "
+            "are ignored.",
+        ),
+        _honoured("max_completion_tokens", "At least 1; default: up to the end of the context."),
+        _honoured("max_tokens", "The older name; `max_completion_tokens` wins."),
+        *_SAMPLING,
+        *_OUTPUT,
+        _honoured("logprobs", "true: log probability of each token under the model's own distribution."),
+        _honoured("top_logprobs", "0 to 20 alternatives per token; only with `logprobs`."),
+        _honoured("chat_template_kwargs", "Variables for the chat template."),
+        _honoured(
+            "reasoning_effort",
+            "Given to the chat template, which may not read it.",
+        ),
+        _refused("tools", "tool calls are not there yet.", []),
+        _refused("tool_choice", "tool calls are not there yet.", "none", "auto"),
+        _refused("parallel_tool_calls", "tool calls are not there yet.", True, False),
+        _refused("functions", "deprecated by its inventor.", []),
+        _refused("function_call", "deprecated by its inventor.", "none", "auto"),
+        _refused("response_format", "structured output is not there yet.", {"type": "text"}),
+        _refused("modalities", "answers are text.", ["text"], []),
+        _refused("audio", "answers are text."),
+        _refused("prediction", "predicted outputs are not used."),
+        _refused("web_search_options", "the server does not search the web."),
+        _refused("moderation", "the server does not moderate."),
+        _refused("verbosity", "the models served here have no verbosity control.", "medium"),
+        _refused("add_generation_prompt", "the assistant's turn is always opened.", True),
+        _refused("continue_final_message", "the assistant's turn is always a new one.", False),
+        _refused("chat_template", "the model's own template is used."),
+        *_IGNORED,
+        *_VENDOR,
+    )
+)
+
+COMPLETION_FIELDS = field_table(
+    (
+        _honoured("model", "Required; one of `/v1/models`."),
+        _honoured("prompt", "Required: a string, a list of token ids, or a list with one of either."),
+        _honoured("max_tokens", "At least 1; default 16."),
+        *_SAMPLING,
+        *_OUTPUT,
+        _honoured("logprobs", "Number of alternatives per token, 0 to 20."),
+        _refused("echo", "the prompt is not repeated.", False),
+        _refused("suffix", "there is no insertion.", ""),
+        *_IGNORED,
+        *_VENDOR,
+    )
+)

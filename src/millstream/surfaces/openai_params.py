@@ -1,0 +1,210 @@
+"""Decoding that the OpenAI surfaces share: JSON with exact complaints, sampling, stream options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from millstream.ir.errors import ApiError, invalid
+from millstream.ir.request import Sampling
+from millstream.surfaces.fields import FieldTable, check_fields
+from millstream.surfaces.wire import Limits
+
+MAX_INT32 = 2**31 - 1
+SEED_RANGE = (-(2**63), 2**63 - 1)
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class SharedBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that chat and completions have in common, as they are on the wire: null is absent."""
+
+    model: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    n: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool | None = None
+
+
+def decode_body(body: bytes, kind: type[T], table: FieldTable) -> T:
+    """Parse a JSON object, hold its fields against the table, and read the honoured ones.
+
+    Raises:
+        ApiError: 400 for bad UTF-8, bad JSON, nesting without end, an unknown or refused field, or a wrong type.
+    """
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise invalid(f"The request body is not valid UTF-8: byte {error.start} cannot be decoded.") from None
+    try:
+        check_fields(msgspec.json.decode(body, type=dict[str, msgspec.Raw]), table)
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise wrong_type(error) from None
+    except msgspec.DecodeError as error:
+        raise invalid(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+    except RecursionError:
+        raise invalid("The request body is nested too deeply.", code="invalid_json") from None
+
+
+_TYPE_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
+
+
+def wrong_type(error: msgspec.ValidationError) -> ApiError:
+    """A 400 that names the field by path: ``messages[2].role: expected str, got int``."""
+    match = _TYPE_ERROR.match(str(error))
+    what, path = (match["what"], (match["path"] or "").lstrip(".")) if match else (str(error), "")
+    missing = _MISSING.match(what)
+    if missing:
+        param = f"{path}.{missing['name']}" if path else missing["name"]
+        return invalid(f"{param} is required.", param=param, code="missing_required_parameter")
+    what = what.replace(" | null", "").replace("`", "")
+    what = what[:1].lower() + what[1:]
+    return invalid(f"{path}: {what}." if path else f"The request body is wrong: {what}.", param=path or None)
+
+
+def require_model(model: str | None) -> str:
+    """The model's name, or a 400."""
+    if not model:
+        raise invalid("You must name a model.", param="model", code="missing_required_parameter")
+    return model
+
+
+def choice_count(n: int | None, limits: Limits) -> int:
+    """``n`` within the operator's bound."""
+    return _ranged("n", 1 if n is None else n, 1, limits.choices)
+
+
+def stream_flags(body: SharedBody) -> tuple[bool, bool, bool]:
+    """(stream, include usage, running usage)."""
+    stream = bool(body.stream)
+    if body.stream_options is None:
+        return stream, False, False
+    if not stream:
+        raise invalid("stream_options is only allowed when stream is true.", param="stream_options")
+    return stream, bool(body.stream_options.include_usage), bool(body.stream_options.continuous_usage_stats)
+
+
+def sampling(body: SharedBody, limits: Limits, *, max_tokens: int | None, max_name: str = "max_tokens") -> Sampling:
+    """Ranges checked, neutral where the caller said nothing.
+
+    Raises:
+        ApiError: 400 that names the field, its range and the value.
+    """
+    if max_tokens is not None:
+        _ranged(max_name, max_tokens, 1, MAX_INT32)
+    min_tokens = _ranged("min_tokens", body.min_tokens or 0, 0, MAX_INT32)
+    if max_tokens is not None and min_tokens > max_tokens:
+        raise invalid(f"min_tokens ({min_tokens}) must not be above {max_name} ({max_tokens}).", param="min_tokens")
+    return Sampling(
+        temperature=_or(1.0, body.temperature, "temperature", 0, 2),
+        top_k=max(0, _ranged("top_k", body.top_k or 0, -1, MAX_INT32)),
+        top_p=_above_zero("top_p", body.top_p, 1),
+        min_p=_or(0.0, body.min_p, "min_p", 0, 1),
+        repetition_penalty=_above_zero("repetition_penalty", body.repetition_penalty, 10),
+        presence_penalty=_or(0.0, body.presence_penalty, "presence_penalty", -2, 2),
+        frequency_penalty=_or(0.0, body.frequency_penalty, "frequency_penalty", -2, 2),
+        logit_bias=_logit_bias(body.logit_bias or {}),
+        seed=None if body.seed is None else _ranged("seed", body.seed, *SEED_RANGE),
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        ignore_eos=bool(body.ignore_eos),
+        stop=_stop(body.stop, limits),
+        stop_token_ids=token_ids("stop_token_ids", body.stop_token_ids or ()),
+    )
+
+
+def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
+    """Ids that can be ids; whether the vocabulary has them, the provider knows."""
+    result = tuple(ids)
+    for position, token in enumerate(result):
+        if not 0 <= token <= MAX_INT32:
+            raise invalid(f"{name}[{position}] must be a token id, got {_shown(token)}.", param=f"{name}[{position}]")
+    return result
+
+
+def check_depth(name: str, value: Any, limit: int) -> None:
+    """Refuse values nested deeper than ``limit``."""
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [
+            item
+            for node in level
+            if isinstance(node, (dict, list))
+            for item in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return
+    raise invalid(f"{name} is nested too deeply (limit {limit}).", param=name)
+
+
+N = TypeVar("N", int, float)
+
+
+def _ranged(name: str, value: N, low: int, high: int) -> N:
+    if not low <= value <= high:
+        raise invalid(f"{name} must be between {low} and {high}, got {_shown(value)}.", param=name)
+    return value
+
+
+def _or(default: float, value: float | None, name: str, low: int, high: int) -> float:
+    return default if value is None else _ranged(name, value, low, high)
+
+
+def _above_zero(name: str, value: float | None, high: int) -> float:
+    if value is None:
+        return 1.0
+    if not 0 < value <= high:
+        raise invalid(f"{name} must be above 0 and at most {high}, got {_shown(value)}.", param=name)
+    return value
+
+
+def _logit_bias(wire: dict[str, float]) -> dict[int, float]:
+    bias = {}
+    for key, value in wire.items():
+        # isdecimal alone would let other scripts' digits pass.
+        if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= MAX_INT32):
+            raise invalid(f"logit_bias: keys must be token ids, got {key[:32]!r}.", param="logit_bias")
+        if not -100 <= value <= 100:
+            raise invalid(
+                f"logit_bias[{key!r}] must be between -100 and 100, got {_shown(value)}.", param=f"logit_bias.{key}"
+            )
+        bias[int(key)] = value
+    return bias
+
+
+def _stop(wire: str | list[str] | None, limits: Limits) -> tuple[str, ...]:
+    stops = () if wire is None else (wire,) if isinstance(wire, str) else tuple(wire)
+    if len(stops) > limits.stop_strings:
+        raise invalid(f"stop: at most {limits.stop_strings} strings are allowed, got {len(stops)}.", param="stop")
+    if "" in stops:
+        raise invalid("stop: strings must not be empty.", param="stop")
+    return stops
+
+
+def _shown(value: float) -> str:
+    # Converting a very long integer to text is quadratic, and Python refuses it altogether.
+    return f"{value}" if isinstance(value, float) or abs(value) < 10**20 else "a much larger number"

@@ -1,0 +1,210 @@
+"""Server-sent events: an ASGI response that writes a delta stream in one wire format.
+
+It needs no engine and no server: ``sse_response(stream, surface=openai_chat)`` answers with any stream of deltas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from millstream.ir.deltas import Delta, Error, Start
+from millstream.ir.errors import ApiError
+from millstream.ir.guard import failure
+from millstream.ir.provider import DeltaStream
+from millstream.surfaces.wire import StreamEncoder, Surface, WireOptions
+
+log = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+KEEP_ALIVE_SECONDS = 10.0
+STALL_SECONDS = 600.0
+
+_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_STOPPING = Error("The server is shutting down.", code="shutting_down", status=503)
+
+
+def comment(text: str) -> bytes:
+    """A frame that clients skip."""
+    return b": " + text.encode() + b"\n\n"
+
+
+def sse_response(
+    stream: DeltaStream,
+    *,
+    surface: Surface,
+    options: WireOptions | None = None,
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+    stall_seconds: float = STALL_SECONDS,
+) -> SseResponse:
+    """The ASGI response of a guarded stream.
+
+    ``keep_alive_seconds``: while the source is silent, a frame goes out this often by wall clock. ``stall_seconds``: a
+    client that does not read for this long is dropped.
+    """
+    return SseResponse(stream, surface, options or WireOptions(stream=True), keep_alive_seconds, stall_seconds)
+
+
+def error_headers(error: ApiError) -> list[tuple[bytes, bytes]]:
+    """Headers of a JSON failure: ``retry-after`` in whole seconds if the error has one."""
+    headers = [(b"content-type", b"application/json")]
+    if error.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after + 0.5))))
+    return headers
+
+
+class SseResponse:
+    """Waits for the first delta before it answers 200, so that a failure that comes first has its own status.
+
+    When the client leaves, the stream is closed at once. When the server stops (the task is cancelled), the client is
+    told in-band.
+    """
+
+    def __init__(
+        self,
+        stream: DeltaStream,
+        surface: Surface,
+        options: WireOptions,
+        keep_alive_seconds: float,
+        stall_seconds: float,
+    ) -> None:
+        self._stream = stream
+        self._surface = surface
+        self._options = options
+        self._keep_alive_seconds = keep_alive_seconds
+        self._stall_seconds = stall_seconds
+        self._stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = asyncio.ensure_future(self._write(send))
+        leaving = asyncio.ensure_future(disconnected(receive))
+        try:
+            await asyncio.wait((writer, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if writer.done() and not writer.cancelled():
+                writer.result()
+        except asyncio.CancelledError:
+            self._stopping = True
+            writer.cancel()
+            await asyncio.wait((writer,), timeout=1)
+            raise
+        finally:
+            leaving.cancel()
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            await self._stream.aclose()
+
+    async def _write(self, send: Send) -> None:
+        first = asyncio.ensure_future(self._first())
+        try:
+            problem = await self._early_error(first)
+            if problem is None:
+                await self._events(send, first)
+            else:
+                await self._refuse(send, problem)
+        finally:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+
+    async def _early_error(self, first: asyncio.Future[list[Delta]]) -> Error | None:
+        """The failure that ends the stream before anything was said."""
+        try:
+            await asyncio.wait((first,), timeout=self._keep_alive_seconds)
+        except asyncio.CancelledError:
+            if self._stopping:
+                return _STOPPING
+            raise
+        last = first.result()[-1:] if first.done() else []
+        return last[0] if last and isinstance(last[0], Error) else None
+
+    async def _first(self) -> list[Delta]:
+        """Deltas up to the first that tells something about the answer (`Start` does not)."""
+        deltas: list[Delta] = []
+        try:
+            async for delta in self._stream:
+                deltas.append(delta)
+                if not isinstance(delta, Start):
+                    break
+        except Exception as exception:
+            # A guarded stream never raises; this one was not guarded.
+            deltas.append(failure(exception))
+        return deltas
+
+    async def _refuse(self, send: Send, error: Error) -> None:
+        problem = ApiError(error.message, type=error.type, code=error.code, status=error.status)
+        await send({"type": "http.response.start", "status": error.status, "headers": error_headers(problem)})
+        await send({"type": "http.response.body", "body": self._surface.encode_error(problem)})
+
+    async def _events(self, send: Send, first: asyncio.Future[list[Delta]]) -> None:
+        encoder = self._surface.stream_encoder(self._options)
+        await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+        outlet = _Outlet(send)
+        pulse = asyncio.ensure_future(self._pulse(outlet, encoder, asyncio.current_task()))
+        try:
+            await outlet.write(encoder.start())
+            for delta in await first:
+                await outlet.write(encoder.encode(delta))
+            async for delta in self._stream:
+                frames = encoder.encode(delta)
+                if frames:
+                    await outlet.write(frames)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            await outlet.write(encoder.encode(_STOPPING))
+        except Exception as exception:
+            await outlet.write(encoder.encode(failure(exception)))
+        finally:
+            pulse.cancel()
+        await outlet.write(encoder.end(), more=False)
+
+    async def _pulse(self, outlet: _Outlet, encoder: StreamEncoder, writer: asyncio.Task[Any] | None) -> None:
+        clock = asyncio.get_running_loop().time
+        due = outlet.last_frame + self._keep_alive_seconds
+        while True:
+            await asyncio.sleep(max(0.0, due - clock()))
+            now = clock()
+            if outlet.writing_since is not None:
+                if now - outlet.writing_since >= self._stall_seconds and writer is not None:
+                    log.info("dropped a client that stopped reading")
+                    writer.cancel()
+                    return
+                due = now + self._keep_alive_seconds
+            elif now - outlet.last_frame < self._keep_alive_seconds:
+                due = outlet.last_frame + self._keep_alive_seconds
+            else:
+                await outlet.write(encoder.ping(now - outlet.last_data), data=False)
+                due = now + self._keep_alive_seconds
+
+
+class _Outlet:
+    """The body of one response, and when something was last written to it (seconds of the loop's clock)."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._clock = asyncio.get_running_loop().time
+        self.last_frame = self.last_data = self._clock()
+        self.writing_since: float | None = None
+
+    async def write(self, frames: bytes, *, more: bool = True, data: bool = True) -> None:
+        self.writing_since = self._clock()
+        await self._send({"type": "http.response.body", "body": frames, "more_body": more})
+        self.writing_since = None
+        self.last_frame = self._clock()
+        if data or frames.startswith(b"data:"):
+            self.last_data = self.last_frame
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has gone. The request's body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,89 @@
+"""What every wire format has: the call it decodes, the options of its answer, and the seam that a server drives."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from millstream.ir.deltas import Delta
+from millstream.ir.errors import ApiError
+from millstream.ir.fold import Answer
+from millstream.ir.request import Request
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds that the operator sets on what one request may ask for."""
+
+    choices: int = 128
+    stop_strings: int = 16
+    top_logprobs: int = 20
+    json_depth: int = 32
+
+
+class WireOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How one answer is written, apart from what it says.
+
+    ``usage``: a closing usage chunk; ``running_usage``: usage so far in every chunk. ``token_ids`` and ``logprobs``:
+    the caller asked for them (deltas may carry more than was asked for, as a surface may need it itself).
+    """
+
+    model: str = ""
+    stream: bool = False
+    choices: int = 1
+    usage: bool = False
+    running_usage: bool = False
+    token_ids: bool = False
+    logprobs: bool = False
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A decoded HTTP body: what to answer, and how to write it."""
+
+    request: Request
+    options: WireOptions
+
+
+class StreamEncoder(Protocol):
+    """Writes one stream. The order of calls is: `start`, `encode` for each delta, `end`; `ping` at any moment between.
+
+    Every method gives zero or more whole frames, so that the caller may write them at once.
+    """
+
+    def start(self) -> bytes:
+        """Frames that come before the first delta."""
+        ...
+
+    def encode(self, delta: Delta) -> bytes: ...
+
+    def end(self) -> bytes:
+        """The last frames; nothing follows them."""
+        ...
+
+    def ping(self, silent_seconds: float) -> bytes:
+        """A frame that tells nothing but that the server lives. ``silent_seconds``: since the last frame with data."""
+        ...
+
+
+class Surface(Protocol):
+    """One wire format. The modules of this package are surfaces: pass the module itself."""
+
+    NAME: str
+
+    def decode(self, body: bytes, limits: Limits = ...) -> Call:
+        """Raises `ApiError` (400) that names the field at fault."""
+        ...
+
+    def stream_encoder(
+        self, options: WireOptions, *, response_id: str | None = ..., created: int | None = ...
+    ) -> StreamEncoder: ...
+
+    def encode_answer(
+        self, answer: Answer, options: WireOptions, *, response_id: str | None = ..., created: int | None = ...
+    ) -> bytes:
+        """The body of the non-streamed answer. ``answer.error`` must be None."""
+        ...
+
+    def encode_error(self, error: ApiError) -> bytes:
+        """The body of a failure."""
+        ...
