@@ -41,26 +41,26 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     """
     from millstream.engine.runner import NativeRunner
     from millstream.engine.sizing import available_memory, plan_kv
-    from millstream.models.loader import build_native, open_checkpoint
+    from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
     isa = active_isa()
-    checkpoint = open_checkpoint(config.model_path)
-    spec = checkpoint.spec
-    blocks, context = plan_kv(
-        spec,
-        block_size=BLOCK_SIZE,
-        context_length=config.context_length,
-        kv_bytes=config.kv_bytes,
-        free_bytes=available_memory(),
-    )
-    model = build_native(
-        checkpoint,
-        kv_blocks=blocks,
-        max_tokens=config.step_tokens,
-        max_rows=config.max_sequences,
-        threads=config.threads,
-    )
+    with load_model_file(config.model_path) as model_file:
+        spec = model_file.spec
+        blocks, context = plan_kv(
+            spec,
+            block_size=BLOCK_SIZE,
+            context_length=config.context_length,
+            kv_bytes=config.kv_bytes,
+            free_bytes=available_memory(),
+        )
+        model = build_native(
+            model_file,
+            kv_blocks=blocks,
+            max_tokens=config.step_tokens,
+            max_rows=config.max_sequences,
+            threads=config.threads,
+        )
     scheduler = Scheduler(
         SchedulerConfig(
             kv_blocks=blocks,
@@ -141,7 +141,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)
-    from millstream.models.gguf import ModelFileError
+    from millstream.models.errors import ModelFileError
 
     try:
         core, info = load_core(config)
