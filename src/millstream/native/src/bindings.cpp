@@ -1,4 +1,9 @@
 // Python bindings of the native core.
 #include <nanobind/nanobind.h>
 
-NB_MODULE(_core, m) { m.attr("BLOCK_SIZE") = 32; }
+#include "bindings_sampler.h"
+
+NB_MODULE(_core, m) {
+  m.attr("BLOCK_SIZE") = 32;
+  millstream::bind_sampler(m);
+}
