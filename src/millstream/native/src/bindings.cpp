@@ -1,9 +1,150 @@
-// Python bindings of the native core.
+// Python bindings of the native core; _core.pyi documents what they promise.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "bindings_sampler.h"
+#include "model.h"
+#include "spec_reader.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace millstream {
+namespace {
+
+// The bytes of any object with the buffer protocol, held while the GIL is released.
+class ReadableBuffer {
+public:
+    explicit ReadableBuffer(nb::handle object) {
+        if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+    }
+    ~ReadableBuffer() { PyBuffer_Release(&buffer_); }
+    ReadableBuffer(const ReadableBuffer&) = delete;
+    ReadableBuffer& operator=(const ReadableBuffer&) = delete;
+
+    const void* data() const { return buffer_.buf; }
+    size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+private:
+    Py_buffer buffer_{};
+};
+
+template <class T>
+std::span<const T> span_of(const Array<const T, 1>& array) {
+    return {array.data(), array.shape(0)};
+}
+
+using FloatMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+
+// A new numpy array [rows, cols] around memory that it owns.
+FloatMatrix to_numpy(std::unique_ptr<float[]> data, size_t rows, size_t cols) {
+    float* p = data.release();
+    nb::capsule owner(p, [](void* memory) noexcept { delete[] static_cast<float*>(memory); });
+    return FloatMatrix(p, {rows, cols}, owner);
+}
+
+std::vector<std::string> isa_levels() {
+    int count = 0;
+    const Kernels* const* levels = kernel_levels(&count);
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) names.emplace_back(levels[i]->name);
+    return names;
+}
+
+FloatMatrix dequantize(int ggml_type, int64_t rows, int64_t cols, nb::handle data) {
+    const ReadableBuffer buffer(data);
+    const Matrix matrix("tensor", ggml_type, rows, cols, buffer.data(), buffer.size(), nullptr);
+    const auto width = static_cast<size_t>(cols);
+    auto out = std::make_unique<float[]>(static_cast<size_t>(rows) * width);
+    for (int r = 0; r < matrix.rows(); ++r) matrix.dequantize_row(r, out.get() + static_cast<size_t>(r) * width);
+    return to_numpy(std::move(out), static_cast<size_t>(rows), width);
+}
+
+FloatMatrix matmul(int ggml_type, int64_t rows, int64_t cols, nb::handle data, const Array<const float, 2>& x) {
+    const ReadableBuffer buffer(data);
+    const Matrix matrix("tensor", ggml_type, rows, cols, buffer.data(), buffer.size(), nullptr);
+    if (x.shape(1) != static_cast<size_t>(cols)) throw nb::value_error("x must have one column per column of the tensor");
+    if (x.shape(0) > 1 << 20) throw nb::value_error("x has too many rows");
+    const Kernels& kernels = active_kernels();
+    const int n = static_cast<int>(x.shape(0));
+    const ActivationBuffer activations(n, matrix.cols());
+    const ActivationsView a = activations.view(matrix.cols());
+    for (int i = 0; i < n; ++i)
+        std::copy_n(x.data() + static_cast<int64_t>(i) * cols, cols, a.f32 + i * a.stride);
+    if (matrix.integer()) kernels.quantize(a, 0, n, 0, a.groups);
+    const int64_t stride = int64_t{matrix.tiles()} * kTileRows;
+    const Buffer<float> padded(static_cast<size_t>(n) * static_cast<size_t>(stride));
+    kernels.matmul(matrix.view(), 0, matrix.tiles(), a, 0, n, padded.data(), stride);
+    auto out = std::make_unique<float[]>(static_cast<size_t>(n) * static_cast<size_t>(rows));
+    for (int i = 0; i < n; ++i) std::copy_n(padded.data() + i * stride, rows, out.get() + i * rows);
+    return to_numpy(std::move(out), static_cast<size_t>(n), static_cast<size_t>(rows));
+}
+
+void set_tensor(Model& model, int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols,
+                nb::handle data) {
+    const ReadableBuffer buffer(data);
+    const nb::gil_scoped_release release;
+    model.set_tensor(layer, slot, ggml_type, rows, cols, buffer.data(), buffer.size());
+}
+
+void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const int32_t, 1>& seq_starts,
+          const Array<const int32_t, 1>& seq_positions, const Array<const int32_t, 2>& block_tables,
+          const Array<const int32_t, 1>& sample_rows, const SamplingArrays& sampling, const OutputArrays& out,
+          const std::optional<Array<float, 2>>& logits) {
+    const size_t rows = sample_rows.shape(0);
+    if (rows > 1 << 20) throw nb::value_error("sample_rows has too many entries");
+    sampling.require(static_cast<int>(rows), model.vocab());
+    out.require(static_cast<int>(rows), sampling);
+    if (logits && (logits->shape(0) != rows || logits->shape(1) != static_cast<size_t>(model.vocab())))
+        throw nb::value_error("logits must be [sample rows, vocabulary]");
+    if (block_tables.shape(0) != seq_positions.shape(0)) throw nb::value_error("block_tables must have one row per sequence");
+    if (block_tables.shape(1) > 1 << 26) throw nb::value_error("block_tables is too wide");
+    const StepInput input{.tokens = span_of(tokens),
+                          .seq_starts = span_of(seq_starts),
+                          .seq_positions = span_of(seq_positions),
+                          .block_tables = {block_tables.data(), block_tables.size()},
+                          .sample_rows = span_of(sample_rows),
+                          .table_width = static_cast<int>(block_tables.shape(1)),
+                          .sampling = sampling.view(),
+                          .out = out.view(),
+                          .logits = logits ? logits->data() : nullptr};
+    const nb::gil_scoped_release release;
+    model.step(input);
+}
+
+}  // namespace
+}  // namespace millstream
 
 NB_MODULE(_core, m) {
-  m.attr("BLOCK_SIZE") = 32;
-  millstream::bind_sampler(m);
+    using namespace millstream;
+    m.attr("BLOCK_SIZE") = kBlockSize;
+    m.def("isa_levels", &isa_levels);
+    m.def("active_isa", [] { return active_kernels().name; });
+    m.def("default_threads", &default_threads);
+    m.def("dequantize", &dequantize, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a);
+    m.def("matmul", &millstream::matmul, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a, "x"_a);
+    bind_sampler(m);
+
+    nb::class_<Model>(m, "Model")
+        .def(
+            "__init__",
+            [](Model* self, nb::handle spec, int kv_blocks, int max_tokens, int max_rows, int threads) {
+                new (self) Model(read_spec(spec), {kv_blocks, max_tokens, max_rows, threads});
+            },
+            "spec"_a, nb::kw_only(), "kv_blocks"_a, "max_tokens"_a, "max_rows"_a, "threads"_a = 0)
+        .def("set_tensor", &set_tensor, "layer"_a, "slot"_a, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a)
+        .def("finish", &Model::finish)
+        .def_prop_ro("threads", &Model::threads)
+        .def_prop_ro("weight_bytes", &Model::weight_bytes)
+        .def_prop_ro("kv_bytes", &Model::kv_bytes)
+        .def("step", &millstream::step, "tokens"_a.noconvert(), "seq_starts"_a.noconvert(), "seq_positions"_a.noconvert(),
+             "block_tables"_a.noconvert(), "sample_rows"_a.noconvert(), "sampling"_a, "out"_a,
+             "logits"_a.noconvert() = nb::none());
 }

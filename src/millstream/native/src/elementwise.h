@@ -1,0 +1,185 @@
+// Elementwise kernels: exp and tanh, norms, gated activations, rotary embedding, activation quantisation.
+// Included only by kernels_*.cpp, inside the level's own namespace.
+
+// e^x. Cody-Waite reduction to |r| <= ln(2) / 2, then a degree-6 polynomial (Cephes expf); below 2 ulp. Results under
+// 2^-126 become zero, results over the largest float become infinity, NaN stays NaN.
+LANES F8 exp8(F8 x) {
+    const F8 clamped = min8(max8(x, splat(-87.0f)), splat(88.7f));
+    const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    const F8 shifted = clamped * splat(1.44269504088896341f) + magic;
+    const F8 n = shifted - magic;
+    const F8 r = (clamped - n * splat(0.693359375f)) - n * splat(-2.12194440e-4f);
+    F8 p = splat(1.9875691500e-4f);
+    p = p * r + splat(1.3981999507e-3f);
+    p = p * r + splat(8.3334519073e-3f);
+    p = p * r + splat(4.1665795894e-2f);
+    p = p * r + splat(1.6666665459e-1f);
+    p = p * r + splat(5.0000001201e-1f);
+    p = (p * (r * r) + r) + splat(1.0f);
+    // n may be 128: scale in two steps.
+    const I8x32 k = as_int(shifted) - as_int(magic);
+    const I8x32 half = k >> 1;
+    F8 result = p * as_float((half + splat_int(127)) << 23);
+    result = result * as_float((k - half + splat_int(127)) << 23);
+    result = select(x < splat(-87.0f), splat(0.0f), result);
+    result = select(x > splat(88.7f), splat(__builtin_inff()), result);
+    return select(x == x, result, x);
+}
+
+// tanh x: odd polynomial near zero (Cephes tanhf), else from e^2|x|.
+LANES F8 tanh8(F8 x) {
+    const F8 a = abs8(x);
+    const F8 z = x * x;
+    F8 p = splat(-5.70498872745e-3f);
+    p = p * z + splat(2.06390887954e-2f);
+    p = p * z + splat(-5.37397155531e-2f);
+    p = p * z + splat(1.33314422036e-1f);
+    p = p * z + splat(-3.33332819422e-1f);
+    const F8 small = (p * z) * x + x;
+    const F8 large = splat(1.0f) - splat(2.0f) / (exp8(a + a) + splat(1.0f));
+    const F8 signed_large = as_float(as_int(large) | (as_int(x) & splat_int(INT32_MIN)));
+    return select(a < splat(0.625f), small, signed_large);
+}
+
+LANES F8 silu8(F8 x) { return x / (splat(1.0f) + exp8(-x)); }
+
+// 0.5 x (1 + tanh(u)) = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3)
+LANES F8 gelu_tanh8(F8 x) {
+    const F8 u = splat(0.7978845608028654f) * (x + splat(0.044715f) * (x * x * x));
+    return x / (splat(1.0f) + exp8(splat(-2.0f) * u));
+}
+
+LANES F8 softcap8(F8 x, float cap) { return splat(cap) * tanh8(x / splat(cap)); }
+
+static void rms_norm(const float* x, const float* weight, int n, float eps, float* out) {
+    F8 a = splat(0.0f), b = splat(0.0f);
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const F8 u = load8(x + i), v = load8(x + i + 8);
+        a = a + u * u;
+        b = b + v * v;
+    }
+    if (i < n) {
+        const int rest = n - i;
+        const F8 u = rest >= 8 ? load8(x + i) : load_tail(x + i, rest);
+        const F8 v = rest > 8 ? load_tail(x + i + 8, rest - 8) : splat(0.0f);
+        a = a + u * u;
+        b = b + v * v;
+    }
+    const float factor = 1.0f / __builtin_sqrtf(sum16(a, b) / static_cast<float>(n) + eps);
+    i = 0;
+    for (; i + 8 <= n; i += 8) store8(out + i, load8(x + i) * splat(factor) * load8(weight + i));
+    if (i < n) store_tail(out + i, load_tail(x + i, n - i) * splat(factor) * load_tail(weight + i, n - i), n - i);
+}
+
+static void add(float* x, const float* y, int n) {
+    for (int i = 0; i < n; ++i) x[i] += y[i];
+}
+
+static void scale(float* x, float factor, int n) {
+    for (int i = 0; i < n; ++i) x[i] *= factor;
+}
+
+static void silu_mul(float* gate, const float* up, int n) {
+    int i = 0;
+    for (; i + 8 <= n; i += 8) store8(gate + i, silu8(load8(gate + i)) * load8(up + i));
+    if (i < n) store_tail(gate + i, silu8(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
+}
+
+static void gelu_tanh_mul(float* gate, const float* up, int n) {
+    int i = 0;
+    for (; i + 8 <= n; i += 8) store8(gate + i, gelu_tanh8(load8(gate + i)) * load8(up + i));
+    if (i < n) store_tail(gate + i, gelu_tanh8(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
+}
+
+static void softcap(float* x, float cap, int n) {
+    int i = 0;
+    for (; i + 8 <= n; i += 8) store8(x + i, softcap8(load8(x + i), cap));
+    if (i < n) store_tail(x + i, softcap8(load_tail(x + i, n - i), cap), n - i);
+}
+
+static void rope_half(float* x, const float* cos, const float* sin, int dims) {
+    const int half = dims / 2;
+    float* y = x + half;
+    for (int i = 0; i < half; ++i) {
+        const float a = x[i], b = y[i];
+        x[i] = a * cos[i] - b * sin[i];
+        y[i] = b * cos[i] + a * sin[i];
+    }
+}
+
+static void rope_interleaved(float* x, const float* cos, const float* sin, int dims) {
+    for (int i = 0; i < dims / 2; ++i) {
+        const float a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = a * cos[i] - b * sin[i];
+        x[2 * i + 1] = b * cos[i] + a * sin[i];
+    }
+}
+
+static void store_kv(const float* k, const float* v, int dims, uint16_t* key, uint16_t* value) {
+    uint16_t halves[8];
+    int i = 0;
+    for (; i + 8 <= dims; i += 8) {
+        store_half8(halves, load8(k + i));
+        for (int j = 0; j < 8; ++j) key[(i + j) * kBlockSize] = halves[j];
+        store_half8(value + i, load8(v + i));
+    }
+    for (; i < dims; ++i) {
+        key[i * kBlockSize] = float_to_half(k[i]);
+        value[i] = float_to_half(v[i]);
+    }
+}
+
+// One group of 32: scale = max|x| / 32512, integers to nearest (ties to even).
+static void quantize_group(const float* x, int16_t* q16, int8_t* hi, int8_t* lo, float* scale_out, float* sum_out) {
+    F8 v[4];
+    for (int i = 0; i < 4; ++i) v[i] = load8(x + 8 * i);
+    const F8 m = max8(max8(abs8(v[0]), abs8(v[1])), max8(abs8(v[2]), abs8(v[3])));
+    const float largest = max16(m, m);
+    // Zero for finite inputs, else NaN: a group that is not finite must not turn into numbers.
+    const F8 zeros = ((v[0] * splat(0.0f) + v[1] * splat(0.0f)) + v[2] * splat(0.0f)) + v[3] * splat(0.0f);
+    const float poison = sum16(zeros, zeros);
+    // Below 1e-30 the inverse would overflow; such a group is zero for every practical purpose.
+    const bool zero = !(largest > 1e-30f);
+    const float inverse = zero ? 0.0f : static_cast<float>(kMaxActivation) / largest;
+    const float step = (zero ? 0.0f : largest / static_cast<float>(kMaxActivation)) + poison;
+    const float limit = static_cast<float>(kMaxActivation);
+    const F8 magic = splat(12582912.0f);
+    int32_t a[kGroup];
+    I8x32 total = splat_int(0);
+    for (int i = 0; i < 4; ++i) {
+        const F8 scaled = min8(max8(v[i] * splat(inverse), splat(-limit)), splat(limit));
+        const I8x32 n = as_int(scaled + magic) - as_int(magic);
+        total = total + n;
+        __builtin_memcpy(a + 8 * i, &n, sizeof n);
+    }
+    int32_t sums[8];
+    __builtin_memcpy(sums, &total, sizeof total);
+    int32_t sum = 0;
+    for (int i = 0; i < 8; ++i) sum += sums[i];
+    for (int i = 0; i < kGroup; i += 4) {
+        q16[i] = static_cast<int16_t>(a[i]);
+        q16[i + 1] = static_cast<int16_t>(a[i + 2]);
+        q16[i + 2] = static_cast<int16_t>(a[i + 1]);
+        q16[i + 3] = static_cast<int16_t>(a[i + 3]);
+    }
+    for (int i = 0; i < kGroup; ++i) {
+        hi[i] = static_cast<int8_t>((a[i] + 128) >> 8);
+        lo[i] = static_cast<int8_t>(a[i]);
+    }
+    *scale_out = step;
+    *sum_out = step * static_cast<float>(sum);
+}
+
+static void quantize(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
+    for (int row = begin; row < end; ++row) {
+        const float* x = a.f32 + row * a.stride;
+        const int64_t base = static_cast<int64_t>(row) * a.cols;
+        const int64_t group_base = static_cast<int64_t>(row) * a.groups;
+        for (int g = group_begin; g < group_end; ++g) {
+            const int64_t i = base + g * kGroup;
+            quantize_group(x + g * kGroup, a.q16 + i, a.hi + i, a.lo + i, a.scales + group_base + g,
+                           a.sums + group_base + g);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+// Kernels in portable C++: any processor.
+#include "half.h"
+#include "kernels.h"
+
+namespace millstream {
+namespace {
+#include "lanes.h"
+
+#include "matmul_generic.h"
+
+#include "kernels_table.h"
+}  // namespace
+
+extern const Kernels kGenericKernels;
+const Kernels kGenericKernels = table("generic");
+
+}  // namespace millstream

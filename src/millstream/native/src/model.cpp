@@ -1,0 +1,99 @@
+#include "model.h"
+
+#include <stdexcept>
+
+#include "step.h"
+
+namespace millstream {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& why) { throw std::invalid_argument(why); }
+
+void require(bool ok, const char* why) {
+    if (!ok) fail(why);
+}
+
+ModelConfig checked(ModelConfig config, const Limits& limits) {
+    check_config(config, limits);
+    return config;
+}
+
+}  // namespace
+
+Model::Model(ModelConfig config, const Limits& limits)
+    : config_(checked(std::move(config), limits)),
+      limits_(limits),
+      kernels_(active_kernels()),
+      pool_(limits.threads ? limits.threads : default_threads()),
+      weights_(config_),
+      work_(config_, limits, pool_.size()),
+      kv_(config_, limits.kv_blocks) {}
+
+void Model::set_tensor(int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols, const void* data,
+                       size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    require(!finished_, "tensors cannot be set after finish");
+    weights_.set(config_, layer, slot, ggml_type, rows, cols, data, bytes, pool_);
+}
+
+void Model::finish() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    weights_.check_complete(config_);
+    finished_ = true;
+}
+
+// Everything that an index or a size depends on.
+void Model::check(const StepInput& in) const {
+    require(finished_, "step before finish");
+    const auto tokens = static_cast<int64_t>(in.tokens.size());
+    const auto sequences = static_cast<int64_t>(in.seq_positions.size());
+    require(tokens > 0, "tokens is empty");
+    require(tokens <= limits_.max_tokens, "tokens has more than max_tokens entries");
+    require(static_cast<int64_t>(in.seq_starts.size()) == sequences + 1, "seq_starts must have one entry more than seq_positions");
+    require(static_cast<int64_t>(in.block_tables.size()) == sequences * in.table_width,
+            "block_tables must have one row per sequence");
+    require(in.seq_starts.front() == 0 && in.seq_starts.back() == tokens, "seq_starts must run from 0 to the number of tokens");
+    for (const int32_t token : in.tokens)
+        if (token < 0 || token >= config_.vocab) fail("token " + std::to_string(token) + " is not in the vocabulary");
+    for (size_t s = 0; s < in.seq_positions.size(); ++s) {
+        const std::string name = "sequence " + std::to_string(s);
+        const int64_t count = int64_t{in.seq_starts[s + 1]} - in.seq_starts[s];
+        if (count <= 0) fail("seq_starts must rise at " + name);
+        const int64_t end = in.seq_positions[s] + count;
+        if (in.seq_positions[s] < 0 || end > config_.context_length) fail(name + " runs outside the context");
+        const int64_t blocks = (end + kBlockSize - 1) / kBlockSize;
+        if (blocks > in.table_width) fail("block_tables is too narrow for " + name);
+        for (int64_t b = 0; b < blocks; ++b) {
+            const int32_t block = in.block_tables[s * static_cast<size_t>(in.table_width) + static_cast<size_t>(b)];
+            if (block < 0 || block >= limits_.kv_blocks) fail("block_tables names no page for " + name);
+        }
+    }
+    require(static_cast<int64_t>(in.sample_rows.size()) <= limits_.max_rows, "sample_rows has more than max_rows entries");
+    require(static_cast<int64_t>(in.sample_rows.size()) == in.sampling.rows, "sampling must have one row per sample row");
+    for (const int32_t row : in.sample_rows)
+        if (row < 0 || row >= tokens) fail("sample row " + std::to_string(row) + " is not a token of this step");
+}
+
+// Cuts sequences into the row blocks of attention.
+void Model::plan(const StepInput& in) {
+    work_.blocks.clear();
+    for (int s = 0; s < static_cast<int>(in.seq_positions.size()); ++s) {
+        const auto i = static_cast<size_t>(s);
+        for (int token = in.seq_starts[i]; token < in.seq_starts[i + 1]; token += work_.block_rows) {
+            const int rows = std::min(work_.block_rows, in.seq_starts[i + 1] - token);
+            work_.blocks.push_back({s, token, rows, in.seq_positions[i] + token - in.seq_starts[i]});
+        }
+    }
+}
+
+void Model::step(const StepInput& input) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    check(input);
+    plan(input);
+    Step step(*this, input);
+    auto region = [&](int thread) { step.run(thread); };
+    pool_.run(region);
+}
+
+}  // namespace millstream

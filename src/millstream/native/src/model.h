@@ -1,0 +1,59 @@
+// A model: weights, KV pages, and the program of one step.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "config.h"
+#include "kernels.h"
+#include "sampler.h"
+#include "threads.h"
+#include "weights.h"
+#include "workspace.h"
+
+namespace millstream {
+
+// Arguments of a step; see Model.step in _core.pyi. logits may be null.
+struct StepInput {
+    std::span<const int32_t> tokens, seq_starts, seq_positions, block_tables, sample_rows;
+    int table_width = 0;
+    SamplingBatch sampling{};
+    SampleOutput out{};
+    float* logits = nullptr;
+};
+
+class Model {
+public:
+    Model(ModelConfig config, const Limits& limits);
+
+    void set_tensor(int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols, const void* data,
+                    size_t bytes);
+    void finish();
+
+    // Throws std::invalid_argument, before anything runs, if the input does not fit together.
+    void step(const StepInput& input);
+
+    int threads() const { return pool_.size(); }
+    int vocab() const { return config_.vocab; }
+    size_t weight_bytes() const { return weights_.bytes(); }
+    size_t kv_bytes() const { return kv_.bytes(); }
+
+private:
+    void check(const StepInput& input) const;
+    void plan(const StepInput& input);
+
+    ModelConfig config_;
+    Limits limits_;
+    const Kernels& kernels_;
+    ThreadPool pool_;
+    Weights weights_;
+    Workspace work_;
+    KvCache kv_;
+    std::mutex mutex_;
+    bool finished_ = false;
+
+    friend class Step;
+};
+
+}  // namespace millstream

@@ -1,0 +1,43 @@
+// The program of one step, run by every thread of the pool at once.
+#pragma once
+
+#include "model.h"
+
+namespace millstream {
+
+class Step {
+public:
+    Step(Model& model, const StepInput& input);
+
+    // Called once on every thread; phases are separated by the pool's barriers.
+    void run(int thread) noexcept;
+
+private:
+    struct Product {
+        const Matrix* weights;
+        float* out;
+        int64_t stride;
+    };
+
+    void embed();
+    void attention_block(int layer, int thread);
+    void mlp_block(int layer);
+    void sample(int thread);
+
+    void multiply(const ActivationsView& a, int rows, const Product* products, int count);
+    void rotate_and_store(int layer);
+    void attend(int layer, int thread);
+    void add_and_norm(const float* post_norm, const float* next_norm, bool quantize);
+    void norm_rows(int begin, int end, const float* weight, bool quantize);
+    AttentionItem attention_item(int layer, const QueryBlock& block, int kv_head) const;
+
+    Model& model_;
+    const StepInput& in_;
+    const Kernels& kernels_;
+    ThreadPool& pool_;
+    Workspace& work_;
+    const int tokens_;
+    const int hidden_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,75 @@
+// Plain views that the kernels work on: pointers and sizes, no ownership, no functions.
+#pragma once
+
+#include <cstdint>
+
+namespace millstream {
+
+constexpr int kTileRows = 16;      // output rows per weight tile
+constexpr int kGroup = 32;         // inputs that share a scale
+constexpr int kBlockSize = 32;     // positions per KV page
+constexpr int kPartSize = 256;     // positions per attention part
+constexpr int kMaxActivation = 32512;
+
+// How a matrix is stored; docs/architecture.md, "The native core".
+enum class Format : uint8_t { U4, I8, I8G16, F32, F16, BF16 };
+
+// A weight matrix [rows, cols] in tiles of 16 rows. For integer formats, with T tiles and G groups of 32 inputs:
+//   data    U4: [T][G][4 quads][16 rows][4] bytes, quad i in the low and quad i + 4 in the high nibbles
+//           I8, I8G16: [T][G][8 quads][16 rows][4] signed bytes
+//   scales  [T][G][16], for I8G16 [T][G][2][16]; f16 if half_scales, else f32
+//   mins    like scales, or null
+// For float formats: data [T][cols][16 rows]. Rows beyond `rows` are zero.
+struct MatrixView {
+    Format format;
+    bool half_scales;
+    int rows, cols, tiles, groups;
+    const uint8_t* data;
+    const void* scales;
+    const void* mins;
+};
+
+// Rows of activations [n, cols]: as f32 and, if cols is a multiple of 32, quantised per group of 32:
+// a = 256 * hi + lo, x ~ a * scale. In q16, each quad of inputs is in the order 0, 2, 1, 3, so that a dword pairs with the
+// even or with the odd bytes of a weight dword. sums: scale * (sum of the group's integers).
+struct ActivationsView {
+    int cols, groups;
+    int64_t stride;  // floats between rows of f32
+    float* f32;
+    int16_t* q16;  // [n, cols]
+    int8_t* hi;    // [n, cols]
+    int8_t* lo;    // [n, cols]
+    float* scales;  // [n, groups]
+    float* sums;    // [n, groups]
+};
+
+// One piece of attention: `rows` consecutive tokens of one sequence, the `group` query heads that share one KV head, and
+// the parts [part_begin, part_end) of 256 positions. Query (row, head) is at q + row * q_stride + head * head_dim.
+struct AttentionItem {
+    const float* q;
+    int64_t q_stride;
+    int rows, group, head_dim;
+    int first_position;         // of row 0
+    int window;                 // 0: unlimited
+    float scale, softcap;       // softcap 0: none
+    const int32_t* block_table;
+    const uint16_t* keys;       // page b: keys + b * page_stride, [head_dim][32]
+    const uint16_t* values;     // page b: values + b * page_stride, [32][head_dim]
+    int64_t page_stride;
+    int part_begin, part_end;
+    // Either the result, laid out like q …
+    float* out;
+    int64_t out_stride;
+    // … or, if not null, unmerged parts: [part - part_begin][row * group + head][head_dim padded to 16 + 2].
+    float* partial;
+};
+
+// One thread's scratch for attention of at most `queries` query vectors.
+struct AttentionScratch {
+    float* page;    // [32 * padded head_dim]
+    float* scores;  // [queries][256]
+    float* state;   // [queries][padded head_dim + 2]
+    float* part;    // [queries][padded head_dim + 2]
+};
+
+}  // namespace millstream

@@ -1,0 +1,93 @@
+#include "workspace.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace millstream {
+
+namespace {
+
+// Query vectors that share the conversion of a KV page.
+constexpr int kBlockQueries = 32;
+
+// Room for unmerged attention parts; a step that would need more does not split its sequences.
+constexpr size_t kPartialFloats = size_t{4} << 20;
+
+int64_t padded(int64_t n) { return (n + kTileRows - 1) / kTileRows * kTileRows; }
+
+size_t product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
+
+}  // namespace
+
+ActivationBuffer::ActivationBuffer(int n, int width)
+    : f32_(product(n, padded(width))),
+      scales_(product(n, width / kGroup)),
+      sums_(product(n, width / kGroup)),
+      q16_(product(n, width)),
+      hi_(product(n, width)),
+      lo_(product(n, width)) {}
+
+ActivationsView ActivationBuffer::view(int cols) const {
+    return {.cols = cols, .groups = cols / kGroup, .stride = padded(cols), .f32 = f32_.data(), .q16 = q16_.data(),
+            .hi = hi_.data(), .lo = lo_.data(), .scales = scales_.data(), .sums = sums_.data()};
+}
+
+Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {
+    int q_width = 0, kv_width = 0, intermediate = 0, group = 0, head_dim = 0;
+    for (const LayerConfig& l : config.layers) {
+        q_width = std::max(q_width, l.heads * l.head_dim);
+        kv_width = std::max(kv_width, l.kv_heads * l.head_dim);
+        intermediate = std::max(intermediate, l.intermediate);
+        group = std::max(group, l.heads / l.kv_heads);
+        head_dim = std::max(head_dim, l.head_dim);
+    }
+    const int n = limits.max_tokens;
+    block_rows = std::max(1, kBlockQueries / group);
+    x_stride = padded(config.hidden);
+    q_stride = padded(q_width);
+    kv_stride = padded(kv_width);
+    up_stride = padded(intermediate);
+    logits_stride = padded(config.vocab);
+    x = Buffer<float>(product(n, x_stride));
+    out = Buffer<float>(product(n, x_stride));
+    q = Buffer<float>(product(n, q_stride));
+    k = Buffer<float>(product(n, kv_stride));
+    v = Buffer<float>(product(n, kv_stride));
+    up = Buffer<float>(product(n, up_stride));
+    normed = ActivationBuffer(n, config.hidden);
+    attended = ActivationBuffer(n, q_width);
+    gate = ActivationBuffer(n, intermediate);
+    final = ActivationBuffer(limits.max_rows, config.hidden);
+    logits = Buffer<float>(product(limits.max_rows, logits_stride));
+    for (const RopeConfig& rope : config.ropes) {
+        cos.emplace_back(product(n, static_cast<int64_t>(rope.inv_freq.size())));
+        sin.emplace_back(product(n, static_cast<int64_t>(rope.inv_freq.size())));
+    }
+    partial = Buffer<float>(kPartialFloats);
+    blocks.reserve(static_cast<size_t>(n));
+    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = dims + 2;
+    for (int i = 0; i < threads; ++i) {
+        attention.emplace_back(product(1, kBlockSize * dims + queries * (kPartSize + 2 * width)));
+        float* page = attention.back().data();
+        float* scores = page + kBlockSize * dims;
+        float* state = scores + queries * kPartSize;
+        attention_scratch.push_back({.page = page, .scores = scores, .state = state, .part = state + queries * width});
+        sampler_scratch.emplace_back(config.vocab);
+    }
+}
+
+KvCache::KvCache(const ModelConfig& config, int blocks) {
+    int64_t total = 0;
+    for (const LayerConfig& l : config.layers) {
+        const int64_t stride = int64_t{2} * kBlockSize * l.kv_heads * l.head_dim;
+        int64_t layer_size = 0;
+        strides_.push_back(stride);
+        offsets_.push_back(total);
+        if (__builtin_mul_overflow(stride, int64_t{blocks}, &layer_size) ||
+            __builtin_add_overflow(total, layer_size, &total) || total > int64_t{1} << 45)
+            throw std::invalid_argument("kv_blocks is out of range");
+    }
+    data_ = Buffer<uint16_t>(static_cast<size_t>(total));
+}
+
+}  // namespace millstream
