@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from pathlib import Path
@@ -58,7 +59,7 @@ def open_model(path: str | os.PathLike[str], *, name: str | None = None) -> Mode
                 f"the vocabulary has {tokenizer.vocab_size} tokens, but the embedding table has {spec.vocab_size} "
                 "rows; get another conversion of the model"
             )
-        return ModelAssets(
+        assets = ModelAssets(
             name=name or model_id(Path(path).stem),
             title=file.text("general.name", Path(path).stem),
             family=spec.family,
@@ -68,11 +69,20 @@ def open_model(path: str | os.PathLike[str], *, name: str | None = None) -> Mode
             context_length=spec.context_length,
             vocab_size=tokenizer.vocab_size,
         )
+    _give_back_memory()
+    return assets
 
 
 def model_id(text: str) -> str:
     """A text as an id: letters, digits and ``. _ -``, other runs of characters become one hyphen."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "model"
+
+
+def _give_back_memory() -> None:
+    """Building a tokenizer frees as much as it keeps; without this, glibc holds on to 4 MB (SmolLM2) to 50 MB."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _template(file: GGUFFile, tokenizer: GGUFTokenizer) -> JinjaChatTemplate:

@@ -144,13 +144,20 @@ class GGUFFile:
             self.fail(f"string {len(out)} of metadata {key} is not UTF-8 text; the file is damaged: download it again")
         return out
 
-    def numbers(self, key: str) -> list[int] | list[float]:
-        """An array of numbers."""
+    def numbers(self, key: str) -> list[float]:
+        """An array of numbers of any kind."""
         array = self._array(key)
         if array.item_type == _STRING:
             self.fail(f"metadata {key} should be an array of numbers")
         code = _SCALAR_FORMATS[array.item_type]
         return list(struct.unpack(f"<{array.length}{code}", self._map[array.offset : array.end]))
+
+    def integers(self, key: str) -> list[int]:
+        """An array of whole numbers."""
+        array = self._array(key)
+        if _SCALAR_FORMATS.get(array.item_type, "?") not in "BbHhIiQq":
+            self.fail(f"metadata {key} should be an array of integers")
+        return [int(value) for value in self.numbers(key)]
 
     def data(self, tensor: Tensor) -> memoryview:
         """The bytes of a tensor, in the file's pages: valid until `close`."""

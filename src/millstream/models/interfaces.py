@@ -23,8 +23,8 @@ class Tokenizer(Protocol):
     def bos_id(self) -> int | None: ...
 
     def encode(self, text: str, *, add_bos: bool = False, parse_special: bool = True) -> list[int]:
-        """Ids of a text. ``add_bos`` follows the model's own rule (a no-op for models that use no BOS, and never a second
-        one). ``parse_special``: markers such as ``<|im_end|>`` in the text become their control tokens."""
+        """Ids of a text. ``add_bos`` follows the model's own rule (a no-op for models that use no BOS, and never a
+        second one). ``parse_special``: markers such as ``<|im_end|>`` in the text become their control tokens."""
         ...
 
     def token_bytes(self, token_id: int) -> bytes:

@@ -128,9 +128,11 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        for node in (*tree.find_all(nodes.For), *tree.find_all(nodes.Macro), *tree.find_all(nodes.CallBlock)):
-            step = nodes.Filter(nodes.Const(None), _STEP_FILTER, [], [], None, None)
-            node.body.insert(0, nodes.ExprStmt(step, lineno=node.lineno))
+        bodies = [node.body for node in tree.find_all(nodes.For)]
+        bodies += [node.body for node in tree.find_all(nodes.Macro)]
+        bodies += [node.body for node in tree.find_all(nodes.CallBlock)]
+        for body in bodies:
+            body.insert(0, nodes.ExprStmt(nodes.Filter(nodes.Const(None), _STEP_FILTER, [], [], None, None)))
         return tree
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.models.vocabulary import CONTROL, NORMAL, USER_DEFINED, Vocabulary
+from millstream.models.vocabulary import NORMAL, USER_DEFINED, Vocabulary
 
 
 def derive_merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
@@ -16,20 +16,10 @@ def derive_merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
     usable = [i for i, kind in enumerate(kinds) if kind in (NORMAL, USER_DEFINED)]
     pieces = {texts[i] for i in usable}
     usable.sort(key=scores.__getitem__, reverse=True)
-    merges: list[tuple[str, str]] = []
-    append = merges.append
-    for i in usable:
-        piece = texts[i]
-        for cut in range(len(piece) - 1, 0, -1):
-            left = piece[:cut]
-            if left in pieces:
-                right = piece[cut:]
-                if right in pieces:
-                    append((left, right))
-    return merges
-
-
-def added_kinds(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
-    """Texts of the tokens that are cut out before the merges: (user-defined, control)."""
-    pairs = list(zip(vocabulary.texts, vocabulary.kinds, strict=True))
-    return [text for text, kind in pairs if kind == USER_DEFINED], [text for text, kind in pairs if kind == CONTROL]
+    # One comprehension: with a vocabulary of 262,144 pieces this is most of the time a tokenizer takes to build.
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in map(texts.__getitem__, usable)
+        for cut in range(len(piece) - 1, 0, -1)
+        if piece[cut:] in pieces and piece[:cut] in pieces
+    ]

@@ -109,9 +109,8 @@ def _pre_tokenizer_rule(file: GGUFFile) -> PreTokenizer:
 
 def _byte_level(file: GGUFFile, vocabulary: Vocabulary, rule: PreTokenizer) -> Tokenizer:
     try:
-        merges = [
-            (left, right) for left, right in (text.split(" ", 1) for text in file.strings("tokenizer.ggml.merges"))
-        ]
+        pairs = (text.split(" ", 1) for text in file.strings("tokenizer.ggml.merges"))
+        merges = [(left, right) for left, right in pairs]
     except ValueError:
         file.fail("tokenizer.ggml.merges has an entry that is not two tokens; get another conversion of the model")
     tokenizer = Tokenizer(_bpe(file, vocabulary, merges, ignore_merges=rule.ignore_merges))
@@ -137,9 +136,8 @@ def _sentencepiece(file: GGUFFile, vocabulary: Vocabulary) -> Tokenizer:
 
 
 def _bpe(file: GGUFFile, vocabulary: Vocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
-    ids = {text: token_id for token_id, text in enumerate(vocabulary.texts)}
     try:
-        return models.BPE(vocab=ids, merges=merges, **options)
+        return models.BPE(vocab=vocabulary.ids, merges=merges, **options)
     except Exception as error:
         file.fail(f"the merges do not fit the vocabulary ({error}); get another conversion of the model")
 

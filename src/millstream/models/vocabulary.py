@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from millstream.models.gguf import GGUFFile
 
@@ -25,11 +25,14 @@ _CONTROL_TURN_ENDS = frozenset({"</s>", "<eos>", "<EOT>", "[EOT]", "[EOS]"})
 
 _SPM_SPACE = "▁"
 
+_Number = TypeVar("_Number", int, float)
+
 
 class Vocabulary(NamedTuple):
-    """``texts`` and ``kinds`` by token id. ``scores`` is empty for vocabularies that have merges instead."""
+    """``texts`` and ``kinds`` by token id, ``ids`` by text. ``scores`` is empty for vocabularies that have merges."""
 
     texts: list[str]
+    ids: dict[str, int]
     kinds: list[int]
     scores: list[float]
     bos_id: int | None
@@ -40,24 +43,28 @@ class Vocabulary(NamedTuple):
 def read_vocabulary(file: GGUFFile) -> Vocabulary:
     """Read and check the vocabulary. Raises `ModelFileError`."""
     texts = file.strings("tokenizer.ggml.tokens")
-    texts = [text or f"[EMPTY_{token_id}]" for token_id, text in enumerate(texts)]
-    if not texts or len(set(texts)) != len(texts):
+    ids = {text: token_id for token_id, text in enumerate(texts)}
+    if (empty := ids.pop("", None)) is not None:
+        texts[empty] = f"[EMPTY_{empty}]"
+        ids[texts[empty]] = empty
+    if not texts or len(ids) != len(texts):
         file.fail("the vocabulary is empty or has the same token twice; get another conversion of the model")
-    kinds = _per_token(file, "tokenizer.ggml.token_type", len(texts))
-    scores = _per_token(file, "tokenizer.ggml.scores", len(texts))
-    kinds = [int(kind) for kind in kinds] or [NORMAL] * len(texts)
+    kinds = [NORMAL] * len(texts)
+    scores: list[float] = []
+    if "tokenizer.ggml.token_type" in file:
+        kinds = _per_token(file, "tokenizer.ggml.token_type", file.integers("tokenizer.ggml.token_type"), len(texts))
+    if "tokenizer.ggml.scores" in file:
+        scores = _per_token(file, "tokenizer.ggml.scores", file.numbers("tokenizer.ggml.scores"), len(texts))
     ends = {token_id for key in ("eos", "eot", "eom") if (token_id := special_id(file, key, len(texts))) is not None}
-    ends |= {
-        token_id
-        for token_id, text in enumerate(texts)
-        if text in _TURN_ENDS or (text in _CONTROL_TURN_ENDS and kinds[token_id] == CONTROL)
-    }
+    ends |= {ids[text] for text in _TURN_ENDS if text in ids}
+    ends |= {ids[text] for text in _CONTROL_TURN_ENDS if text in ids and kinds[ids[text]] == CONTROL}
     for token_id in ends:
         kinds[token_id] = CONTROL
     return Vocabulary(
         texts=texts,
+        ids=ids,
         kinds=kinds,
-        scores=[float(score) for score in scores],
+        scores=scores,
         bos_id=special_id(file, "bos", len(texts)),
         eos_ids=frozenset(ends),
         unknown_id=special_id(file, "unknown", len(texts)),
@@ -70,10 +77,7 @@ def special_id(file: GGUFFile, name: str, vocab_size: int) -> int | None:
     return token_id if 0 <= token_id < vocab_size else None
 
 
-def _per_token(file: GGUFFile, key: str, count: int) -> list[int] | list[float]:
-    if key not in file:
-        return []
-    values = file.numbers(key)
+def _per_token(file: GGUFFile, key: str, values: list[_Number], count: int) -> list[_Number]:
     if len(values) < count:
         file.fail(f"metadata {key} has {len(values)} entries for {count} tokens; get another conversion of the model")
     return values[:count]
@@ -118,15 +122,15 @@ def byte_level_bytes(vocabulary: Vocabulary) -> TokenBytes:
     """
     alphabet = byte_alphabet()
     letters = {chr(code) for code in alphabet}
-    plain = [text if kind == NORMAL else None for text, kind in zip(vocabulary.texts, vocabulary.kinds, strict=True)]
-    if not letters.issuperset("".join(text for text in plain if text is not None)):
-        plain = [text if text is not None and letters.issuperset(text) else None for text in plain]
+    letter_of = {byte: chr(code) for code, byte in alphabet.items()}
+    texts = list(vocabulary.texts)
+    all_plain = letters.issuperset("".join(texts))
+    for token_id, kind in enumerate(vocabulary.kinds):
+        if kind != NORMAL or not (all_plain or letters.issuperset(texts[token_id])):
+            texts[token_id] = "".join(letter_of[byte] for byte in texts[token_id].encode())
     table = {code: chr(byte) for code, byte in alphabet.items()}
-    pieces = [
-        text.encode() if mapped is None else mapped.translate(table).encode("latin-1")
-        for text, mapped in zip(vocabulary.texts, plain, strict=True)
-    ]
-    return TokenBytes(b"".join(pieces), [len(piece) for piece in pieces], _hidden(vocabulary))
+    data = "".join(texts).translate(table).encode("latin-1")
+    return TokenBytes(data, [len(text) for text in texts], _hidden(vocabulary))
 
 
 def spm_bytes(vocabulary: Vocabulary) -> TokenBytes:

@@ -6,9 +6,10 @@ The weights of the norms in GGUF already include the one that Gemma adds to them
 from __future__ import annotations
 
 from millstream.models.families.base import ATTENTION_WEIGHTS, GLOBAL_WEIGHTS, MLP_WEIGHTS, Family, WeightName
-from millstream.models.families.hyper import Hyper, inverse_frequencies
+from millstream.models.families.hyper import Hyper
+from millstream.models.families.rope import build_rope
 from millstream.models.gguf import GGUFFile
-from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
+from millstream.models.spec import LayerSpec, ModelSpec
 
 _LOCAL_ROPE_BASE = 10000.0
 _PATTERN = 6
@@ -23,19 +24,15 @@ def build_spec(file: GGUFFile) -> ModelSpec:
     intermediate = hyper.per_layer("feed_forward_length")
     head_dim = hyper.head_dim(heads)
     rope_dim = hyper.rope_dim(head_dim)
-    local_rope, global_rope = (
-        RopeSpec(style="half", inv_freq=inverse_frequencies(rope_dim, base, factor))
-        for base, factor in (
-            (hyper.positive("rope.freq_base_swa", _LOCAL_ROPE_BASE), 1.0),
-            (hyper.positive("rope.freq_base", 1000000.0), hyper.rope_linear_factor()),
-        )
-    )
+    local_base = hyper.positive("rope.freq_base_swa", _LOCAL_ROPE_BASE)
+    local_rope = build_rope(hyper, style="half", dim=rope_dim, base=local_base, scaled=False)
+    global_rope = build_rope(hyper, style="half", dim=rope_dim, base=hyper.positive("rope.freq_base", 1000000.0))
     window = hyper.integer("attention.sliding_window", 0)
     if not 0 <= window <= hyper.context_length:
         file.fail(f"metadata {hyper.key('attention.sliding_window')} is {window}")
     # query_pre_attn_scalar is not in the file: it is the head width, but hidden / heads in the 27B model.
     query_scalar = hyper.hidden / heads[0] if hyper.layers == _27B_LAYERS else head_dim
-    softcap = hyper.number("attn_logit_softcapping", 0.0)
+    softcap = hyper.softcap("attn_logit_softcapping")
 
     def layer(n: int) -> LayerSpec:
         is_local = window > 0 and n % _PATTERN < _PATTERN - 1
@@ -61,7 +58,7 @@ def build_spec(file: GGUFFile) -> ModelSpec:
         norm_eps=hyper.positive("attention.layer_norm_rms_epsilon", 1e-6),
         layers=tuple(layer(n) for n in range(hyper.layers)),
         embedding_scale=hyper.hidden**0.5,
-        final_softcap=hyper.number("final_logit_softcapping", 0.0),
+        final_softcap=hyper.softcap("final_logit_softcapping"),
         tied_output="output.weight" not in file.tensors,
     )
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
-from millstream.models.ggml import F32
 from millstream.models.gguf import GGUFFile
 
 _MAX_LAYERS = 1024
@@ -43,8 +40,15 @@ class Hyper:
     def integer(self, name: str, default: int | None = None) -> int:
         return self.file.integer(self.key(name), default)
 
+    def text(self, name: str, default: str | None = None) -> str:
+        return self.file.text(self.key(name), default)
+
     def number(self, name: str, default: float | None = None) -> float:
         return self.file.number(self.key(name), default)
+
+    def softcap(self, name: str) -> float:
+        """A soft cap: a finite number, 0 (none) if the file has no such entry."""
+        return self.positive(name) if self.has(name) and self.number(name) != 0.0 else 0.0
 
     def bounded(self, name: str, limit: int, default: int | None = None) -> int:
         """An integer of 1 to ``limit``."""
@@ -64,7 +68,7 @@ class Hyper:
         """An integer of 1 to 2^20 for each layer, from one number or from an array of them."""
         key = self.key(name)
         if self.file.is_array(key):
-            values = [int(value) for value in self.file.numbers(key)]
+            values = self.file.integers(key)
             if len(values) < self.layers:
                 self.file.fail(f"metadata {key} has {len(values)} entries for {self.layers} layers")
             values = values[: self.layers]
@@ -100,16 +104,6 @@ class Hyper:
             self.file.fail(f"metadata {self.key('rope.dimension_count')} is {value} for heads of {head_dim} dimensions")
         return value
 
-    def rope_linear_factor(self) -> float:
-        """Factor by which positions are divided (1: no scaling). Other kinds of scaling are refused."""
-        kind = self.file.text(self.key("rope.scaling.type"), "none")
-        if kind not in ("none", "linear", "llama3"):
-            self.file.fail(f"uses rotary scaling {kind!r}, which is not supported; supported: none, linear, llama3")
-        # llama.cpp: older files have the factor without a type, under a name of its own.
-        old = self.positive("rope.scale_linear", 1.0)
-        factor = self.positive("rope.scaling.factor", old)
-        return factor if kind in ("none", "linear") and (kind == "linear" or not self.has("rope.scaling.type")) else 1.0
-
     def _refuse_unsupported(self, allowed: frozenset[str]) -> None:
         for name in _UNSUPPORTED:
             if name not in allowed and self.has(name):
@@ -120,21 +114,3 @@ class Hyper:
             self.file.fail("is an encoder (attention is not causal), which is not supported")
         if self.file.flag(self.key("use_parallel_residual"), False):
             self.file.fail(f"has {self.key('use_parallel_residual')}, which is not supported yet")
-
-
-def inverse_frequencies(dim: int, base: float, factor: float = 1.0) -> tuple[float, ...]:
-    """dim/2 inverse frequencies ``base^(-2i/dim) / factor``, radians per position."""
-    return tuple(base ** (-2.0 * i / dim) / factor for i in range(dim // 2))
-
-
-def rope_factors(file: GGUFFile, dim: int) -> tuple[float, ...]:
-    """Divisors of the dim/2 inverse frequencies from tensor ``rope_freqs.weight`` (Llama 3.1), or ones."""
-    tensor = file.tensors.get("rope_freqs.weight")
-    if tensor is None:
-        return (1.0,) * (dim // 2)
-    if tensor.ggml_type != F32 or tensor.shape != (dim // 2,):
-        file.fail(f"tensor rope_freqs.weight should hold {dim // 2} F32 values")
-    factors = struct.unpack(f"<{dim // 2}f", file.data(tensor))
-    if not all(0.0 < factor < 1e30 for factor in factors):
-        file.fail("tensor rope_freqs.weight holds a value that is not above zero")
-    return factors

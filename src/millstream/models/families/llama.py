@@ -13,9 +13,10 @@ from millstream.models.families.base import (
     PRE_NORMS,
     Family,
 )
-from millstream.models.families.hyper import Hyper, inverse_frequencies, rope_factors
+from millstream.models.families.hyper import Hyper
+from millstream.models.families.rope import build_rope, divided, rope_factors
 from millstream.models.gguf import GGUFFile
-from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
+from millstream.models.spec import LayerSpec, ModelSpec
 
 
 def build_spec(file: GGUFFile) -> ModelSpec:
@@ -26,10 +27,9 @@ def build_spec(file: GGUFFile) -> ModelSpec:
     intermediate = hyper.per_layer("feed_forward_length")
     head_dim = hyper.head_dim(heads)
     rope_dim = hyper.rope_dim(head_dim)
-    frequencies = inverse_frequencies(rope_dim, hyper.positive("rope.freq_base", 10000.0), hyper.rope_linear_factor())
-    rope = RopeSpec(
-        style="interleaved",
-        inv_freq=tuple(f / divisor for f, divisor in zip(frequencies, rope_factors(file, rope_dim), strict=True)),
+    rope = divided(
+        build_rope(hyper, style="interleaved", dim=rope_dim, base=hyper.positive("rope.freq_base", 10000.0)),
+        rope_factors(hyper, rope_dim),
     )
     return ModelSpec(
         family="llama",

@@ -10,9 +10,10 @@ from millstream.models.families.base import (
     PRE_NORMS,
     Family,
 )
-from millstream.models.families.hyper import Hyper, inverse_frequencies
+from millstream.models.families.hyper import Hyper
+from millstream.models.families.rope import build_rope
 from millstream.models.gguf import GGUFFile
-from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
+from millstream.models.spec import LayerSpec, ModelSpec
 
 
 def build_spec(file: GGUFFile) -> ModelSpec:
@@ -22,12 +23,7 @@ def build_spec(file: GGUFFile) -> ModelSpec:
     kv_heads = hyper.per_layer("attention.head_count_kv", heads)
     intermediate = hyper.per_layer("feed_forward_length")
     head_dim = hyper.head_dim(heads)
-    rope = RopeSpec(
-        style="half",
-        inv_freq=inverse_frequencies(
-            hyper.rope_dim(head_dim), hyper.positive("rope.freq_base", 10000.0), hyper.rope_linear_factor()
-        ),
-    )
+    rope = build_rope(hyper, style="half", dim=hyper.rope_dim(head_dim), base=hyper.positive("rope.freq_base", 10000.0))
     return ModelSpec(
         family="qwen2",
         vocab_size=hyper.vocab_size(),
