@@ -1,4 +1,4 @@
-"""Fixtures of all areas: real models, if they are on this machine."""
+"""Settings of the whole suite, and fixtures of all areas: real models, if they are on this machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from millstream.models.catalogue import CATALOGUE, cached_model, find_model, model_folder
+
+# No deadline: a busy machine is no reason to fail.
+settings.register_profile("millstream", deadline=None, max_examples=100)
+settings.load_profile("millstream")
 
 DEFAULT_TEST_MODELS = Path.home() / ".cache" / "millstream-test-models"
 
