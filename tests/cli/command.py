@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from typing import NamedTuple
+
+from millstream.cli.main import main
 
 
 class Result(NamedTuple):
@@ -20,11 +24,26 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, **changes}
 
 
-def millstream(*args: str, stdin: str = "", timeout: float = 60, **changes: str) -> Result:
-    """Run to the end. ``changes``: environment variables."""
+def millstream(*args: str, stdin: str = "") -> Result:
+    """Run to the end in this process: the same entry point, without the second that a new interpreter takes."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    argv, stdin_before = sys.argv, sys.stdin
+    sys.argv, sys.stdin = ["millstream", *args], io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.argv, sys.stdin = argv, stdin_before
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def millstream_process(*args: str, **changes: str) -> Result:
+    """Run to the end in a process of its own. ``changes``: environment variables."""
     done = subprocess.run(
         [sys.executable, "-m", "millstream", *args],
-        input=stdin, capture_output=True, text=True, timeout=timeout, env=environment(**changes),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=environment(**changes),
     )  # fmt: skip
     return Result(done.returncode, done.stdout, done.stderr)
 

