@@ -24,11 +24,12 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, **changes}
 
 
-def millstream(*args: str, stdin: str = "") -> Result:
+def millstream(*args: str, stdin: str | bytes = "") -> Result:
     """Run to the end in this process: the same entry point, without the second that a new interpreter takes."""
     out, err, code = io.StringIO(), io.StringIO(), 0
+    data = stdin if isinstance(stdin, bytes) else stdin.encode()
     argv, stdin_before = sys.argv, sys.stdin
-    sys.argv, sys.stdin = ["millstream", *args], io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    sys.argv, sys.stdin = ["millstream", *args], io.TextIOWrapper(io.BytesIO(data))
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.command import environment, millstream, millstream_process, one_error_line
 
+from cli.command import environment, millstream, millstream_process, one_error_line
 from millstream import __version__
 
 

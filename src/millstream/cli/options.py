@@ -10,7 +10,7 @@ import typer
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMG])(?:i?B)?", re.IGNORECASE)
-_TOKENS = re.compile(r"(\d{1,12})\s*(?:t|tok|tokens)", re.IGNORECASE)
+_TOKENS = re.compile(r"(\d{1,12})\s*(?:t|tok|tokens)")
 
 
 class KvCache(msgspec.Struct, frozen=True):
