@@ -93,8 +93,12 @@ def serve(
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Web pages from here may call the server; * is any; may be repeated."),
+    ] = None,
     no_fetch: NoFetchOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Serve a model over HTTP (OpenAI-compatible).
 
     Prints one line with the address once the model is loaded and the socket listens. Ctrl-C finishes open requests.

@@ -1,0 +1,43 @@
+"""Sizes on the command line."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.cli.options import KvCache, parse_kv_cache
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("512M", KvCache(bytes=512 << 20)),
+        ("2g", KvCache(bytes=2 << 30)),
+        ("1.5GiB", KvCache(bytes=3 << 29)),
+        (" 64 KB ", KvCache(bytes=64 << 10)),
+        ("32768t", KvCache(tokens=32768)),
+        ("8192 tokens", KvCache(tokens=8192)),
+    ],
+)
+def test_sizes(text: str, size: KvCache) -> None:
+    assert parse_kv_cache(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "512", "0M", "0t", "-1G", "M", "1e9M", "12Q", "nanM", "9" * 400 + "G", "1.5t", "2T"]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is not a size"):
+        parse_kv_cache(text)
+
+
+@given(st.text(alphabet="0123456789.KMGTiBtokens -", max_size=24))
+def test_any_text_is_a_positive_size_or_refused(text: str) -> None:
+    try:
+        size = parse_kv_cache(text)
+    except typer.BadParameter:
+        return
+    (value,) = [value for value in (size.bytes, size.tokens) if value is not None]
+    assert value > 0
