@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.reference import certain, decoded
 from support.scripted_model import BOS, EOS, PIECES, THINK, VOCAB_SIZE, TinyTokenizer
@@ -37,6 +37,9 @@ def test_valid_text_byte_by_byte_has_no_replacement_character(text: str) -> None
 
 
 @given(st.binary(max_size=12))
+@example(b"\xed\xa0")
+@example(b"\xf4\x90")
+@example(b"\xe0\x80")
 def test_only_what_can_still_become_a_character_is_held(raw: bytes) -> None:
     detokenizer = Detokenizer(TABLE)
     assert "".join(detokenizer.push(bytes_id(byte))[0] for byte in raw) == certain(raw)
