@@ -21,7 +21,7 @@ LOWEST_LOGPROB = -9999.0
 
 
 def to_json(value: Any) -> bytes:
-    """Compact JSON. Unicode's own line ends are escaped: many clients cut lines with a ``splitlines`` that knows them."""
+    """Compact JSON. Unicode's own line ends are escaped: some clients cut lines by ``str.splitlines``."""
     raw = _encode(value)
     if raw.isascii():
         return raw
