@@ -1,8 +1,9 @@
-"""uvicorn's HTTP/1.1 protocol with bounds on clients that are slow on purpose, and JSON where it would say plain text."""
+"""uvicorn's HTTP/1.1 protocol with bounds on clients that are slow on purpose, and JSON for its plain text."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -45,12 +46,12 @@ class BoundedProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stall_timer = _stopped(self._stall_timer)
+        self._stop("_stall_timer")
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._header_timer = _stopped(self._header_timer)
-        self._stall_timer = _stopped(self._stall_timer)
+        self._stop("_header_timer")
+        self._stop("_stall_timer")
 
     def send_400_response(self, msg: str) -> None:
         body = openai_common.encode_error(invalid(msg))
@@ -61,11 +62,12 @@ class BoundedProtocol(H11Protocol):
     def _watch_headers(self) -> None:
         waiting = self.cycle is None or self.cycle.response_complete
         if not waiting or self.transport.is_closing():
-            self._header_timer = _stopped(self._header_timer)
+            self._stop("_header_timer")
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_seconds, self.transport.close)
 
-
-def _stopped(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+    def _stop(self, name: Literal["_header_timer", "_stall_timer"]) -> None:
+        timer: asyncio.TimerHandle | None = getattr(self, name)
+        if timer is not None:
+            timer.cancel()
+            setattr(self, name, None)

@@ -12,11 +12,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds.
 
     ``keep_alive_seconds``: a frame goes out this often while nothing is generated. ``stall_seconds``: a client that
-    reads nothing of what waits for it for this long is dropped. ``header_seconds``, ``body_seconds``: a request's headers and its body must
-    be there after this time. ``idle_seconds``: an unused connection is closed. ``health_seconds``: the engine must
-    answer within. ``stuck_seconds``: an engine that has work and made no step for this long is not ready.
-    ``drain_seconds``: open answers may finish within after a stop signal. ``allow_origins``: origins whose web pages
-    may call the server (``*``: any). ``access_log``: one line per request.
+    reads nothing of what waits for it for this long is dropped. ``header_seconds``, ``body_seconds``: a request's
+    headers and its body must be there after this time. ``idle_seconds``: an unused connection is closed.
+    ``health_seconds``: the engine must answer within. ``stuck_seconds``: an engine that has work and made no step for
+    this long is not ready. ``drain_seconds``: open answers may finish within after a stop signal. ``allow_origins``:
+    origins whose web pages may call the server (``*``: any). ``access_log``: one line per request.
     """
 
     max_body_bytes: int = 32 * 1024 * 1024

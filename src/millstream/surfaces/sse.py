@@ -27,6 +27,9 @@ _HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+_TURNS = 32
+"""Deltas after which others have their turn, for a source that never waits and a client that takes everything."""
+
 _STOPPING = Error("The server is shutting down.", code="shutting_down", status=503)
 
 
@@ -44,8 +47,8 @@ def sse_response(
 ) -> SseResponse:
     """The ASGI response of a guarded stream.
 
-    ``keep_alive_seconds``: while the source is silent, a frame goes out this often by wall clock. A client that does not
-    read pauses the source.
+    ``keep_alive_seconds``: while the source is silent, a frame goes out this often by wall clock. A client that
+    does not read pauses the source.
     """
     return SseResponse(stream, surface, options or WireOptions(stream=True), keep_alive_seconds)
 
@@ -140,10 +143,14 @@ class SseResponse:
             await outlet.write(encoder.start())
             for delta in await first:
                 await outlet.write(encoder.encode(delta))
+            turn = 0
             async for delta in self._stream:
                 frames = encoder.encode(delta)
                 if frames:
                     await outlet.write(frames)
+                turn += 1
+                if turn % _TURNS == 0:
+                    await asyncio.sleep(0)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
