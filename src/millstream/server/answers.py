@@ -57,7 +57,6 @@ class AnswerRoute:
                 surface=self._surface,
                 options=call.options,
                 keep_alive_seconds=settings.keep_alive_seconds,
-                stall_seconds=settings.stall_seconds,
             )
             await response(scope, receive, send)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -49,6 +50,10 @@ class RequestFrame:
                     await self._app(scope, receive, framed)
         except ClientGone:
             pass
+        except asyncio.CancelledError:
+            # The end of a drain: the client was told, and uvicorn would log every such request as a failure.
+            if not self._lifecycle.draining:
+                raise
         except Exception:
             log.exception("request %s failed", request_id.decode())
             if status:

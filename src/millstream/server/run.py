@@ -10,12 +10,10 @@ from collections.abc import Callable, Generator
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from millstream.ir.errors import invalid
 from millstream.server.lifecycle import Lifecycle
+from millstream.server.protocol import protocol_class
 from millstream.server.settings import Settings
-from millstream.surfaces import openai_common
 
 MAX_HEADER_BYTES = 64 * 1024
 
@@ -122,7 +120,7 @@ class _Server(uvicorn.Server):
 def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_protocol(settings.header_seconds),
+        http=protocol_class(settings),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -133,42 +131,3 @@ def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-
-
-def _protocol(header_seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol, with a bound on how long a client may take to send its headers."""
-
-    class Protocol(H11Protocol):
-        _header_timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._watch_headers()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch_headers()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._stop_timer()
-
-        def send_400_response(self, msg: str) -> None:
-            body = openai_common.encode_error(invalid(msg)).decode("ascii", "replace")
-            head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            self.transport.write(f"{head}connection: close\r\n\r\n{body}".encode())
-            self.transport.close()
-
-        def _watch_headers(self) -> None:
-            waiting = self.cycle is None or self.cycle.response_complete
-            if not waiting or self.transport.is_closing():
-                self._stop_timer()
-            elif self._header_timer is None:
-                self._header_timer = self.loop.call_later(header_seconds, self.transport.close)
-
-        def _stop_timer(self) -> None:
-            if self._header_timer is not None:
-                self._header_timer.cancel()
-                self._header_timer = None
-
-    return Protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from millstream.surfaces.sse import KEEP_ALIVE_SECONDS, STALL_SECONDS
+from millstream.surfaces.sse import KEEP_ALIVE_SECONDS
 from millstream.surfaces.wire import Limits
 
 
@@ -12,11 +12,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds.
 
     ``keep_alive_seconds``: a frame goes out this often while nothing is generated. ``stall_seconds``: a client that
-    does not read for this long is dropped. ``header_seconds``, ``body_seconds``: a request's headers and its body must
-    be there after this time. ``idle_seconds``: an unused connection is closed. ``health_seconds``: the engine must
-    answer within. ``stuck_seconds``: an engine that has work and made no step for this long is not ready.
-    ``drain_seconds``: open answers may finish within after a stop signal. ``allow_origins``: origins whose web pages
-    may call the server (``*``: any). ``access_log``: one line per request.
+    reads nothing of what waits for it for this long is dropped. ``header_seconds``, ``body_seconds``: a request's
+    headers and its body must be there after this time. ``idle_seconds``: an unused connection is closed.
+    ``health_seconds``: the engine must answer within. ``stuck_seconds``: an engine that has work and made no step for
+    this long is not ready. ``drain_seconds``: open answers may finish within after a stop signal. ``allow_origins``:
+    origins whose web pages may call the server (``*``: any). ``access_log``: one line per request.
     """
 
     max_body_bytes: int = 32 * 1024 * 1024
@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     header_seconds: float = 30.0
     idle_seconds: int = 75
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS
-    stall_seconds: float = STALL_SECONDS
+    stall_seconds: float = 300.0
     health_seconds: float = 5.0
     stuck_seconds: float = 60.0
     drain_seconds: float = 30.0

@@ -13,11 +13,21 @@ import msgspec
 from millstream.ir.deltas import Delta, Error, Finish, Start, TokenLogprob, Usage
 from millstream.ir.errors import ApiError
 
-to_json = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 
 DONE = b"data: [DONE]\n\n"
 LOWEST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot say; OpenAI uses the same number."""
+
+
+def to_json(value: Any) -> bytes:
+    """Compact JSON. Unicode's own line ends are escaped: some clients cut lines by ``str.splitlines``."""
+    raw = _encode(value)
+    if raw.isascii():
+        return raw
+    return (
+        raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029").replace(b"\xc2\x85", b"\\u0085")
+    )
 
 
 def data_frame(value: Any) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from millstream.surfaces.fields import Field, field_table
+import sys
+from pathlib import Path
+
+from millstream.surfaces.fields import Field, field_table, markdown_table
 
 
 def _honoured(name: str, note: str) -> Field:
@@ -129,3 +132,21 @@ COMPLETION_FIELDS = field_table(
         *_VENDOR,
     )
 )
+
+PRINTED = {"chat-fields": CHAT_FIELDS, "completion-fields": COMPLETION_FIELDS}
+"""Where docs/api.md holds which table: between `<!-- name -->` and `<!-- end -->`."""
+
+
+def main(path: str) -> None:
+    """Print the tables into a page."""
+    page = Path(path)
+    text = page.read_text(encoding="utf-8")
+    for mark, table in PRINTED.items():
+        begin, end = f"<!-- {mark} -->\n", "<!-- end -->"
+        head, rest = text.split(begin)
+        text = head + begin + markdown_table(table) + end + rest.partition(end)[2]
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -6,7 +6,6 @@ It needs no engine and no server: ``sse_response(stream, surface=openai_chat)`` 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -16,21 +15,21 @@ from millstream.ir.guard import failure
 from millstream.ir.provider import DeltaStream
 from millstream.surfaces.wire import StreamEncoder, Surface, WireOptions
 
-log = logging.getLogger(__name__)
-
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 KEEP_ALIVE_SECONDS = 10.0
-STALL_SECONDS = 600.0
 
 _HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+_TURNS = 32
+"""Deltas after which others have their turn, for a source that never waits and a client that takes everything."""
+
 _STOPPING = Error("The server is shutting down.", code="shutting_down", status=503)
 
 
@@ -45,14 +44,13 @@ def sse_response(
     surface: Surface,
     options: WireOptions | None = None,
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
-    stall_seconds: float = STALL_SECONDS,
 ) -> SseResponse:
     """The ASGI response of a guarded stream.
 
-    ``keep_alive_seconds``: while the source is silent, a frame goes out this often by wall clock. ``stall_seconds``: a
-    client that does not read for this long is dropped.
+    ``keep_alive_seconds``: while the source is silent, a frame goes out this often by wall clock. A client that
+    does not read pauses the source.
     """
-    return SseResponse(stream, surface, options or WireOptions(stream=True), keep_alive_seconds, stall_seconds)
+    return SseResponse(stream, surface, options or WireOptions(stream=True), keep_alive_seconds)
 
 
 def error_headers(error: ApiError) -> list[tuple[bytes, bytes]]:
@@ -70,19 +68,11 @@ class SseResponse:
     told in-band.
     """
 
-    def __init__(
-        self,
-        stream: DeltaStream,
-        surface: Surface,
-        options: WireOptions,
-        keep_alive_seconds: float,
-        stall_seconds: float,
-    ) -> None:
+    def __init__(self, stream: DeltaStream, surface: Surface, options: WireOptions, keep_alive_seconds: float) -> None:
         self._stream = stream
         self._surface = surface
         self._options = options
         self._keep_alive_seconds = keep_alive_seconds
-        self._stall_seconds = stall_seconds
         self._stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,15 +138,19 @@ class SseResponse:
         encoder = self._surface.stream_encoder(self._options)
         await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
         outlet = _Outlet(send)
-        pulse = asyncio.ensure_future(self._pulse(outlet, encoder, asyncio.current_task()))
+        pulse = asyncio.ensure_future(self._pulse(outlet, encoder))
         try:
             await outlet.write(encoder.start())
             for delta in await first:
                 await outlet.write(encoder.encode(delta))
+            turn = 0
             async for delta in self._stream:
                 frames = encoder.encode(delta)
                 if frames:
                     await outlet.write(frames)
+                turn += 1
+                if turn % _TURNS == 0:
+                    await asyncio.sleep(0)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -167,23 +161,14 @@ class SseResponse:
             pulse.cancel()
         await outlet.write(encoder.end(), more=False)
 
-    async def _pulse(self, outlet: _Outlet, encoder: StreamEncoder, writer: asyncio.Task[Any] | None) -> None:
+    async def _pulse(self, outlet: _Outlet, encoder: StreamEncoder) -> None:
+        """Fill silence. A frame that waits for a slow client is no second one: the next is due after it went out."""
         clock = asyncio.get_running_loop().time
-        due = outlet.last_frame + self._keep_alive_seconds
         while True:
-            await asyncio.sleep(max(0.0, due - clock()))
+            await asyncio.sleep(max(0.0, outlet.last_frame + self._keep_alive_seconds - clock()))
             now = clock()
-            if outlet.writing_since is not None:
-                if now - outlet.writing_since >= self._stall_seconds and writer is not None:
-                    log.info("dropped a client that stopped reading")
-                    writer.cancel()
-                    return
-                due = now + self._keep_alive_seconds
-            elif now - outlet.last_frame < self._keep_alive_seconds:
-                due = outlet.last_frame + self._keep_alive_seconds
-            else:
+            if now - outlet.last_frame >= self._keep_alive_seconds:
                 await outlet.write(encoder.ping(now - outlet.last_data), data=False)
-                due = now + self._keep_alive_seconds
 
 
 class _Outlet:
@@ -193,12 +178,9 @@ class _Outlet:
         self._send = send
         self._clock = asyncio.get_running_loop().time
         self.last_frame = self.last_data = self._clock()
-        self.writing_since: float | None = None
 
     async def write(self, frames: bytes, *, more: bool = True, data: bool = True) -> None:
-        self.writing_since = self._clock()
         await self._send({"type": "http.response.body", "body": frames, "more_body": more})
-        self.writing_since = None
         self.last_frame = self._clock()
         if data or frames.startswith(b"data:"):
             self.last_data = self.last_frame

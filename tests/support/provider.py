@@ -35,7 +35,6 @@ class ScriptedProvider:
         self.script = script
         self.requests: list[Request] = []
         self.closed = 0
-        self.finished = 0
         self.refuse: ApiError | None = None
 
     def models(self) -> list[ModelCard]:
@@ -56,7 +55,6 @@ class ScriptedProvider:
                     raise step
                 else:
                     yield step
-            self.finished += 1
         finally:
             self.closed += 1
 

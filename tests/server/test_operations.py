@@ -1,0 +1,235 @@
+"""Health, metrics, draining, signals, origins: what operators see."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.live import Live, serving
+from support.provider import ScriptedProvider
+from support.wire import chunks, legal
+
+from millstream.engine.protocol import EngineStats
+from millstream.ir.deltas import Content, Error, Finish, Start, Usage
+from millstream.ir.errors import engine_failed
+from millstream.server.run import bind
+
+CHAT = "/v1/chat/completions"
+BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_health() -> None:
+    with serving(health_seconds=0.05) as live, live.client() as client:
+        answer = client.get("/health")
+        assert answer.status_code == 200
+        expected = {"status": "ok", "models": ["tiny"], "running": 1, "waiting": 2, "kv_blocks_used": 3, "steps": 4}
+        assert expected.items() <= answer.json().items()
+        for broken, reason in (
+            (engine_failed("The engine is restarting."), "restarting"),
+            (5.0, "did not answer within 0.05 s"),
+            (EngineStats(running=1, idle_seconds=61), "no step for 61 s"),
+        ):
+            live.engine.answer = broken
+            answer = client.get("/health")
+            assert answer.status_code == 503
+            assert reason in answer.json()["reason"]
+        live.engine.answer = EngineStats(idle_seconds=3600)
+        assert client.get("/health").status_code == 200
+
+
+def metrics(live: Live) -> dict[str, float]:
+    with live.client() as client:
+        lines = client.get("/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def test_metrics() -> None:
+    provider = ScriptedProvider()
+    with serving(provider) as live, live.client() as client:
+        assert client.post(CHAT, json={**BODY, "n": 2}).status_code == 200
+        assert client.post("/v1/completions", json={"model": "tiny", "prompt": "a", "stream": True}).status_code == 200
+        assert client.post(CHAT, json={**BODY, "temperature": 9}).status_code == 400
+        provider.script = lambda request: [Content("a"), Error("broken")]
+        client.post(CHAT, json={**BODY, "stream": True})
+        found = metrics(live)
+        assert found['millstream_requests_total{outcome="ok",surface="chat_completions"}'] == 1
+        assert found['millstream_requests_total{outcome="ok",surface="completions"}'] == 1
+        assert found['millstream_requests_total{outcome="refused",surface="chat_completions"}'] == 1
+        assert found['millstream_requests_total{outcome="failed",surface="chat_completions"}'] == 1
+        assert found['millstream_choices_total{reason="stop"}'] == 3
+        assert found["millstream_time_to_first_token_seconds_count"] == 3
+        assert found["millstream_inter_token_seconds_count"] == 3
+        assert found["millstream_engine_up"] == 1
+        assert found["millstream_requests_running"] == 1
+        assert found["millstream_requests_waiting"] == 2
+        assert (found["millstream_kv_blocks_used"], found["millstream_kv_blocks"]) == (3, 8)
+        live.engine.answer = engine_failed("down")
+        found = metrics(live)
+        assert found["millstream_engine_up"] == 0
+        assert "millstream_requests_running" not in found
+
+
+def test_cancelled_requests_are_counted() -> None:
+    provider = ScriptedProvider(lambda request: [Content("a"), 3600.0])
+    with serving(provider) as live, live.client() as client:
+        with client.stream("POST", CHAT, json={**BODY, "stream": True}) as answer:
+            next(answer.iter_raw())
+        name = 'millstream_requests_total{outcome="cancelled",surface="chat_completions"}'
+        deadline = time.monotonic() + 10
+        while metrics(live).get(name) != 1 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert metrics(live)[name] == 1
+
+
+def test_draining_lets_open_streams_finish() -> None:
+    provider = ScriptedProvider(
+        lambda request: [Start(1), Content("a"), 0.5, Content("b"), Finish("stop", Usage(1, 2))]
+    )
+    with serving(provider, drain_seconds=10) as live, live.client() as client, live.client() as other:
+        assert other.get("/health").status_code == 200
+        with client.stream("POST", CHAT, json={**BODY, "stream": True}) as answer:
+            parts = answer.iter_raw()
+            body = next(parts)
+            live.stop()
+            deadline = time.monotonic() + 10
+            while other.get("/health").json()["status"] != "draining" and time.monotonic() < deadline:
+                time.sleep(0.01)
+            refused = other.post(CHAT, json=BODY)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "shutting_down"
+            assert refused.headers["retry-after"]
+            body += b"".join(parts)
+        assert b'"b"' in legal(body, "chat_completions")
+        live.join()
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+def test_what_does_not_finish_is_told_so(stops: int) -> None:
+    provider = ScriptedProvider(lambda request: [Content("a"), 3600.0])
+    with serving(provider, drain_seconds=0.1 if stops == 1 else 3600) as live, live.client() as client:
+        whole: list[int] = []
+
+        def ask() -> None:
+            with live.client() as asking:
+                whole.append(asking.post(CHAT, json=BODY).status_code)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        with client.stream("POST", CHAT, json={**BODY, "stream": True}) as answer:
+            parts = answer.iter_raw()
+            body = next(parts)
+            while len(provider.requests) < 2:
+                time.sleep(0.01)
+            for _ in range(stops):
+                live.stop()
+            body += b"".join(parts)
+        assert chunks(legal(body, "chat_completions"))[-1]["error"]["code"] == "shutting_down"
+        asking.join(20)
+        assert whole == [503]
+        live.join()
+        assert provider.closed == 2
+
+
+SERVE = """
+import sys
+from support.provider import ScriptedEngine, ScriptedProvider
+from millstream.ir.deltas import Content
+from millstream.server.app import create_app
+from millstream.server.run import HttpServer, bind
+from millstream.server.settings import Settings
+import asyncio
+sock = bind("127.0.0.1", 0)
+app = create_app(ScriptedProvider(lambda request: [Content("a"), 3600.0]), ScriptedEngine().stats)
+ready = lambda: print(sock.getsockname()[1], flush=True)
+asyncio.run(HttpServer(app, sock, Settings(drain_seconds=3600), on_ready=ready).run())
+"""
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGINT]])
+def test_signals(signals: list[int]) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        client = socket.create_connection(("127.0.0.1", port), timeout=20)
+        if len(signals) == 2:  # an open stream would keep the drain waiting
+            body = json.dumps({**BODY, "stream": True}).encode()
+            request = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            client.sendall(request + body)
+            client.recv(4096)
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.1)
+        _, errors = process.communicate(timeout=20)
+        client.close()
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert errors == b""
+
+
+def test_a_taken_port_is_said_in_one_line() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"Cannot listen on 127.0.0.1:{port}: Address already in use"):
+            bind("127.0.0.1", port)
+    with pytest.raises(OSError, match=r"Cannot listen on nowhere.invalid:80: "):
+        bind("nowhere.invalid", 80)
+
+
+def test_origins() -> None:
+    page = {"origin": "http://page.example"}
+    ask = {**page, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    with serving(allow_origins=("http://page.example",)) as live, live.client() as client:
+        assert client.options(CHAT, headers=ask).headers["access-control-allow-origin"] == "http://page.example"
+        refused = client.post(CHAT, json={}, headers=page)
+        assert refused.status_code == 400
+        assert refused.headers["access-control-allow-origin"] == "http://page.example"
+        other = client.get("/v1/models", headers={"origin": "http://other.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_a_client_that_never_reads_is_dropped() -> None:
+    def endless(request):
+        while True:
+            yield Content("a" * 1000)
+
+    provider = ScriptedProvider(endless)
+    with serving(provider, stall_seconds=0.2) as live:
+        body = json.dumps({**BODY, "stream": True}).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        sock = live.raw(head + body)
+        deadline = time.monotonic() + 15
+        while provider.closed == 0 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert provider.closed == 1
+        sock.close()
+
+
+def test_a_failure_is_logged_under_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
+    provider = ScriptedProvider()
+    provider.refuse = ValueError("secret")  # type: ignore[assignment]
+    with caplog.at_level(logging.INFO), serving(provider, access_log=True) as live, live.client() as client:
+        answer = client.post(CHAT, json=BODY, headers={"x-request-id": "abc"})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert any("abc" in record.getMessage() and record.exc_info for record in caplog.records)
+    assert any(f"POST {CHAT} 500 " in record.getMessage() for record in caplog.records)
+
+
+def test_the_front_page_names_the_paths() -> None:
+    with serving() as live, live.client() as client:
+        assert client.get("/").json()["paths"]["chat"] == CHAT
