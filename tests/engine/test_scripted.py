@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterable
 
 import pytest
-from support.scripted_model import alternatives, engine, info, run
 
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest, TokenStream
 from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
 from millstream.ir.errors import ApiError, overloaded
+from support.scripted_model import alternatives, engine, info, run
 
 
 def request(**how: object) -> TokenRequest:

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted_model import run
-from support.sources import Source, read
-from support.strategies import orderly
 
 from millstream.ir.channel import ChannelClosed, channel, merge
 from millstream.ir.deltas import Content, Delta, Error, Finish, Start, Usage
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import fold
 from millstream.ir.guard import guard
+from support.scripted_model import run
+from support.sources import Source, read
+from support.strategies import orderly
 
 DONE = Finish("stop", Usage(1, 1))
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from hypothesis import given
-from support.scripted_model import run
-from support.sources import Source
-from support.strategies import orderly
 
 from millstream.ir.deltas import (
     Content,
@@ -23,6 +20,9 @@ from millstream.ir.deltas import (
 from millstream.ir.fold import Folder, Text, Thinking, collect, fold
 from millstream.ir.guard import guard
 from millstream.ir.request import ToolCall
+from support.scripted_model import run
+from support.sources import Source
+from support.strategies import orderly
 
 
 def test_blocks_keep_their_order_and_neighbours_merge() -> None:

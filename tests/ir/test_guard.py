@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
-from support.scripted_model import run
-from support.sources import Source, read
-from support.strategies import orderly, sources
 
 from millstream.ir.deltas import Content, Delta, Error, Finish, Refusal, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, overloaded
 from millstream.ir.guard import guard
+from support.scripted_model import run
+from support.sources import Source, read
+from support.strategies import orderly, sources
 
 DONE = Finish("stop", Usage(1, 1))
 

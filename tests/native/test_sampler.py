@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from native.sampling_case import Row, adjusted, expected, probabilities, sample, sample_one
 
 EDGE = 1e-6  # draws closer than this to the boundary of two tokens may fall to either: the reference uses another exp

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native.sampling_case import Row, arrays, output, sample, sample_one
 
 from millstream.native import _core
+from native.sampling_case import Row, arrays, output, sample, sample_one
 
 VOCAB = 70
 

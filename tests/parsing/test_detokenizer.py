@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.reference import certain, decoded
-from support.scripted_model import BOS, EOS, PIECES, THINK, VOCAB_SIZE, TinyTokenizer
-from support.strategies import bytes_id, tokens
 
 from millstream.parsing.detokenizer import Detokenizer
 from millstream.parsing.tokens import TokenTable
+from support.reference import certain, decoded
+from support.scripted_model import BOS, EOS, PIECES, THINK, VOCAB_SIZE, TinyTokenizer
+from support.strategies import bytes_id, tokens
 
 TABLE = TokenTable(TinyTokenizer())
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.reference import first_stop
-from support.strategies import ALPHABET, pieces, stop_strings
 
 from millstream.parsing.stops import StopMatcher, StopStrings
+from support.reference import first_stop
+from support.strategies import ALPHABET, pieces, stop_strings
 
 
 def visible(stops: tuple[str, ...], cut: list[str]) -> tuple[str, str | None, list[str]]:

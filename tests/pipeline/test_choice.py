@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.reference import answer, decoded
-from support.scripted_model import EOS, THINK, TURN, UNTHINK, TinyTokenizer, alternatives
-from support.strategies import cuts, stop_strings, tokens, two_cuts
 
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
 from millstream.engine.scripted import script
@@ -20,6 +17,9 @@ from millstream.ir.request import Output, ToolCall
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
 from millstream.pipeline.choice import ChoiceDecoder, Part
+from support.reference import answer, decoded
+from support.scripted_model import EOS, THINK, TURN, UNTHINK, TinyTokenizer, alternatives
+from support.strategies import cuts, stop_strings, tokens, two_cuts
 
 TABLE = TokenTable(TinyTokenizer())
 ALL = Output(logprobs=2, token_ids=True)

@@ -9,6 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from millstream.engine.protocol import TokenDelta, TokenRequest
+from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
+from millstream.ir.deltas import Content, Delta, Error, Start, Usage
+from millstream.ir.errors import ApiError, overloaded
+from millstream.ir.fold import Answer, collect, fold
+from millstream.ir.request import ChatRequest, CompletionRequest, Output, Request, Sampling, Tool
+from millstream.pipeline.local import LONG_TEXT, LocalProvider
 from support.reference import answer, decoded
 from support.scripted_model import (
     BOS,
@@ -24,14 +32,6 @@ from support.scripted_model import (
     run,
 )
 from support.strategies import cuts, stop_strings, tokens
-
-from millstream.engine.protocol import TokenDelta, TokenRequest
-from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
-from millstream.ir.deltas import Content, Delta, Error, Start, Usage
-from millstream.ir.errors import ApiError, overloaded
-from millstream.ir.fold import Answer, collect, fold
-from millstream.ir.request import ChatRequest, CompletionRequest, Output, Request, Sampling, Tool
-from millstream.pipeline.local import LONG_TEXT, LocalProvider
 
 ALL = Output(logprobs=1, token_ids=True)
 

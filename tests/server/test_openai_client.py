@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-from support.live import Live, serving
-from support.provider import hello
-from support.wire import logprob
 
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, context_length_exceeded, overloaded
 from millstream.ir.request import ChatRequest, Message, Sampling
+from support.live import Live, serving
+from support.provider import hello
+from support.wire import logprob
 
 USER = {"role": "user", "content": "hi"}
 

@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
-from support.live import Live, serving
-from support.provider import ScriptedProvider
-from support.wire import chunks, legal
 
 from millstream.engine.protocol import EngineStats
 from millstream.ir.deltas import Content, Error, Finish, Start, Usage
 from millstream.ir.errors import engine_failed
 from millstream.server.run import bind
+from support.live import Live, serving
+from support.provider import ScriptedProvider
+from support.wire import chunks, legal
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-from support.provider import ScriptedEngine, ScriptedProvider
 
 from millstream.server.app import create_app
 from millstream.server.run import HttpServer, bind
 from millstream.server.settings import Settings
+from support.provider import ScriptedEngine, ScriptedProvider
 
 
 class Live:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 
 from hypothesis import strategies as st
-from support.scripted_model import BOS, EOS, PIECES, THINK, TURN, UNTHINK
 
 from millstream.ir.deltas import (
     Content,
@@ -20,6 +19,7 @@ from millstream.ir.deltas import (
     Usage,
 )
 from millstream.ir.errors import ApiError
+from support.scripted_model import BOS, EOS, PIECES, THINK, TURN, UNTHINK
 
 ALPHABET = "ab<>é€\n"
 _LETTERS = list(b"ab<>\n")

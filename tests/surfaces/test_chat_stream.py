@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 
-from support.wire import chunks, legal, logprob, write
-
 from millstream.ir.deltas import (
     Content,
     Error,
@@ -22,6 +20,7 @@ from millstream.ir.deltas import (
 from millstream.ir.fold import fold
 from millstream.surfaces import openai_chat
 from millstream.surfaces.wire import WireOptions
+from support.wire import chunks, legal, logprob, write
 
 HEAD = '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":9,"model":"m","choices":'
 USAGE = (

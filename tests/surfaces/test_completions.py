@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.wire import chunks, legal, logprob, write
 
 from millstream.ir.deltas import Content, Error, Finish, Start, TokenLogprob, Usage
 from millstream.ir.errors import ApiError
@@ -13,6 +12,7 @@ from millstream.ir.fold import fold
 from millstream.ir.request import CompletionRequest, Output, Sampling
 from millstream.surfaces import openai_completions
 from millstream.surfaces.wire import Limits, WireOptions
+from support.wire import chunks, legal, logprob, write
 
 
 def decode(**fields):

@@ -9,9 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from support.sources import Source
-from support.wire import chunks, legal
-
 from millstream.ir.channel import channel
 from millstream.ir.deltas import Content, Delta, Error, Finish, Start, Usage
 from millstream.ir.errors import ApiError
@@ -19,6 +16,8 @@ from millstream.ir.guard import guard
 from millstream.surfaces import openai_chat, openai_completions
 from millstream.surfaces.sse import sse_response
 from millstream.surfaces.wire import WireOptions
+from support.sources import Source
+from support.wire import chunks, legal
 
 STOP = Finish("stop", Usage(1, 1))
 

@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.wire import answers, chunks, fold_chat, fold_completion, legal, write
 
 from millstream.ir.deltas import Delta, Error
 from millstream.ir.fold import fold
 from millstream.surfaces import openai_chat, openai_completions
 from millstream.surfaces.wire import Surface, WireOptions
+from support.wire import answers, chunks, fold_chat, fold_completion, legal, write
 
 BOTH = pytest.mark.parametrize("surface", [openai_chat, openai_completions], ids=lambda surface: surface.NAME)
 OPTIONS = st.builds(
