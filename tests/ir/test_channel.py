@@ -164,3 +164,18 @@ def test_a_merge_of_guarded_streams_ends_when_one_stops_short() -> None:
         return await read(merge([guard(Source([Content("a")])), guard(Source([DONE]))]))
 
     assert isinstance(run(work())[-1], Error)
+
+
+def test_a_merge_whose_closing_is_cancelled_still_closes_every_source() -> None:
+    async def work() -> None:
+        ends = [channel(1) for _ in range(2)]
+        merged = merge([stream for _, stream in ends])
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(merged.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert all(sender.closed for sender, _ in ends)
+
+    run(work())

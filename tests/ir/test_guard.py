@@ -117,24 +117,24 @@ def test_aclose_closes_the_source_once_and_ends_the_stream() -> None:
 
 
 def test_cancellation_closes_the_source_and_propagates() -> None:
+    class Stalled(Source):
+        async def __anext__(self) -> Delta:
+            if self.closed:
+                raise StopAsyncIteration
+            await asyncio.Event().wait()
+            raise AssertionError
+
     async def work() -> None:
-        closed: list[str] = []
-
-        async def source() -> AsyncIterator[Delta]:
-            try:
-                yield Content("a")
-                await asyncio.Event().wait()
-            finally:
-                closed.append("source")
-
-        stream = guard(source())
+        source = Stalled([])
+        stream = guard(source)
         task = asyncio.create_task(read(stream))
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert closed == ["source"]
+        assert source.closed == 1
         await stream.aclose()
+        assert source.closed == 1
         assert await read(stream) == []
 
     run(work())

@@ -156,8 +156,10 @@ class _Merged:
         await self._pipe.aclose()
         for pump in self._pumps:
             pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
-        await asyncio.gather(*(source.aclose() for source in self._sources), return_exceptions=True)
+        try:
+            await asyncio.gather(*self._pumps, return_exceptions=True)
+        finally:  # also if the closing task is cancelled: no source may be left running
+            await asyncio.gather(*(source.aclose() for source in self._sources), return_exceptions=True)
 
     async def _pump(self, source: DeltaStream) -> None:
         try:

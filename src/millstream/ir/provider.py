@@ -12,7 +12,8 @@ from millstream.ir.request import Request
 
 
 class DeltaStream(Protocol):
-    """Deltas of one answer. `aclose` at any moment cancels the work behind it; it may be called twice."""
+    """Deltas of one answer. `aclose` at any moment cancels the work behind it; it may be called twice. A reader that
+    waits in another task then sees the end of the stream."""
 
     def __aiter__(self) -> AsyncIterator[Delta]: ...
 

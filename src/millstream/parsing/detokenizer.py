@@ -24,8 +24,8 @@ class Detokenizer:
         self._partial = False
 
     def push(self, token_id: int) -> tuple[str, bool]:
-        """The text that became certain with this token, and whether the token is a control token. The text of a
-        control token's answer comes before the token: a character that it interrupts can never be completed."""
+        """The text that became certain with this token, and whether the token is a control token. That text stands
+        before the control token: a character that it interrupts can never be completed."""
         piece = self._table[token_id]
         if not self._partial and type(piece) is str:
             return piece, False
@@ -33,7 +33,11 @@ class Detokenizer:
             return self.flush(), True
         raw = piece.encode() if isinstance(piece, str) else piece
         text = self._decoder.decode(raw)
-        self._partial = bool(self._decoder.getstate()[0])
+        held = self._decoder.getstate()[0]
+        self._partial = bool(held)
+        # Python's decoder waits for the third byte of a surrogate, which no valid text has.
+        if len(held) == 2 and held[0] == 0xED and held[1] >= 0xA0:
+            text += self.flush()
         return text, False
 
     def flush(self) -> str:

@@ -84,8 +84,7 @@ class LocalProvider:
                 )
                 choices.append(_ChoiceStream(await self._engine.submit(sequence), decoder))
         except BaseException:
-            for choice in choices:
-                await choice.aclose()
+            await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
         return guard(choices[0]) if len(choices) == 1 else merge(choices)
 
@@ -116,9 +115,12 @@ class LocalProvider:
         return self._template.render(request.messages, tools=tools, kwargs=request.template_kwargs)
 
     async def _encode(self, text: str) -> list[int]:
-        if len(text) < LONG_TEXT:
-            return self._tokenizer.encode(text, add_bos=True)
-        return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=True)
+        try:
+            if len(text) < LONG_TEXT:
+                return self._tokenizer.encode(text, add_bos=True)
+            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=True)
+        except UnicodeEncodeError:
+            raise invalid("The text contains a lone surrogate, which is no character.") from None
 
     def _sequences(self, request: Request, prompt: list[int], room: int) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""

@@ -1,0 +1,9 @@
+"""Settings of the whole suite."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# No deadline: a busy machine is no reason to fail.
+settings.register_profile("millstream", deadline=None, max_examples=100)
+settings.load_profile("millstream")
