@@ -159,6 +159,7 @@ def test_messages() -> None:
     [
         ({"model": None}, "model", "must name a model"),
         ({"model": ""}, "model", "must name a model"),
+        ({"model": "m" * 513}, "model", "at most 512"),
         ({"model": 3}, "model", "model: expected str, got int."),
         ({"messages": None}, "messages", "messages is required"),
         ({"messages": []}, "messages", "must not be empty"),

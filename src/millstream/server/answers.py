@@ -14,7 +14,7 @@ from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.server.body import ClientGone, read_body
-from millstream.server.errors import error_response, internal_error, model_not_found
+from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
@@ -40,8 +40,6 @@ class AnswerRoute:
             since = time.perf_counter()
             call = self._surface.decode(body, settings.limits)
             del body
-            if all(card.id != call.request.model for card in self._provider.models()):
-                raise model_not_found(call.request.model)
             source = await until_gone(receive, self._provider.stream(call.request))
         except ClientGone:
             self._metrics.request(self._surface.NAME, "cancelled")
@@ -50,6 +48,9 @@ class AnswerRoute:
             self._metrics.request(self._surface.NAME, "refused" if error.status < 500 else "failed")
             await error_response(error, self._surface)(scope, receive, send)
             return
+        except Exception:
+            self._metrics.request(self._surface.NAME, "failed")
+            raise
         stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
         if call.options.stream:
             response = sse_response(

@@ -14,6 +14,7 @@ from millstream.surfaces.fields import FieldTable, check_fields
 from millstream.surfaces.wire import Limits
 
 MAX_INT32 = 2**31 - 1
+MODEL_NAME_LENGTH = 512
 SEED_RANGE = (-(2**63), 2**63 - 1)
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -90,6 +91,8 @@ def require_model(model: str | None) -> str:
     """The model's name, or a 400."""
     if not model:
         raise invalid("You must name a model.", param="model", code="missing_required_parameter")
+    if len(model) > MODEL_NAME_LENGTH:
+        raise invalid(f"model: a name has at most {MODEL_NAME_LENGTH} characters.", param="model")
     return model
 
 
