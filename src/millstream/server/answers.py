@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
 from millstream.ir.provider import DeltaStream, Provider
+from millstream.ir.request import Request
 from millstream.server.body import ClientGone, read_body
 from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import shutting_down
@@ -40,7 +41,7 @@ class AnswerRoute:
             since = time.perf_counter()
             call = self._surface.decode(body, settings.limits)
             del body
-            source = await until_gone(receive, self._provider.stream(call.request))
+            source = await self._open(call.request, receive)
         except ClientGone:
             self._metrics.request(self._surface.NAME, "cancelled")
             raise
@@ -63,6 +64,16 @@ class AnswerRoute:
         else:
             await (await self._whole(stream, call, receive))(scope, receive, send)
 
+    async def _open(self, request: Request, receive: Receive) -> DeltaStream:
+        """The provider's stream; one that arrives when nobody waits for it any more is closed."""
+        opening = asyncio.ensure_future(self._provider.stream(request))
+        try:
+            return await until_gone(receive, opening)
+        except BaseException:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                await opening.result().aclose()
+            raise
+
     async def _whole(self, stream: DeltaStream, call: Call, receive: Receive) -> Response:
         """The folded answer, or the failure that ended it."""
         try:
@@ -80,7 +91,7 @@ class AnswerRoute:
         return error_response(problem, self._surface)
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def until_gone(receive: Receive, work: Awaitable[T]) -> T:
     """Await ``work``, but cancel it as soon as the client leaves. Raises `ClientGone` then."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(disconnected(receive))
