@@ -20,7 +20,7 @@ from support.provider import ScriptedEngine, ScriptedProvider
 class Live:
     """A running server and what is behind it."""
 
-    def __init__(self, provider: ScriptedProvider, settings: Settings) -> None:
+    def __init__(self, provider: Any, settings: Settings) -> None:
         self.provider = provider
         self.engine = ScriptedEngine()
         self._ready = threading.Event()
@@ -61,7 +61,7 @@ class Live:
 
 
 @contextmanager
-def serving(provider: ScriptedProvider | None = None, **settings: Any) -> Iterator[Live]:
+def serving(provider: Any = None, **settings: Any) -> Iterator[Live]:
     """A server that is stopped at the end."""
     live = Live(provider or ScriptedProvider(), Settings(**{"drain_seconds": 0.2, **settings}))
     live.start()

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.engine.protocol import EngineStats
 from millstream.ir.deltas import Content, Delta, Finish, Start, Usage
-from millstream.ir.errors import ApiError
+from millstream.ir.errors import ApiError, model_not_found
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream, ModelCard
 from millstream.ir.request import Request
@@ -42,6 +42,8 @@ class ScriptedProvider:
 
     async def stream(self, request: Request) -> DeltaStream:
         self.requests.append(request)
+        if request.model != CARD.id:
+            raise model_not_found(request.model, [CARD.id])
         if self.refuse is not None:
             raise self.refuse
         return guard(self._play(request), choices=request.n)

@@ -159,6 +159,7 @@ def test_messages() -> None:
     [
         ({"model": None}, "model", "must name a model"),
         ({"model": ""}, "model", "must name a model"),
+        ({"model": "m" * 513}, "model", "at most 512"),
         ({"model": 3}, "model", "model: expected str, got int."),
         ({"messages": None}, "messages", "messages is required"),
         ({"messages": []}, "messages", "must not be empty"),
@@ -240,6 +241,7 @@ def test_messages() -> None:
         ({"stream_options": {"include_usage": True}}, "stream_options", "only allowed when stream is true"),
         ({"stream": True, "stream_options": []}, "stream_options", "expected object"),
         ({"stream": True, "stream_options": {"include_usage": 3}}, "stream_options.include_usage", "expected bool"),
+        ({"stream": True, "stream_options": {"usage": True}}, "stream_options.usage", "Unrecognized request argument"),
         ({"top_logprobs": 2}, "top_logprobs", "only allowed when logprobs is true"),
         ({"top_logprobs": 21, "logprobs": True}, "top_logprobs", "between 0 and 20"),
         ({"logprobs": 1}, "logprobs", "expected bool"),

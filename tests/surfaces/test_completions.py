@@ -62,7 +62,9 @@ def test_logprobs_count_characters_even_across_cut_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "wanted"), [("a", "a"), (["a"], "a"), ([1, 2], (1, 2)), ([[1, 2]], (1, 2))], ids=str
+    ("prompt", "wanted"),
+    [("", ""), ([[]], ()), ("a", "a"), (["a"], "a"), ([1, 2], (1, 2)), ([[1, 2]], (1, 2))],
+    ids=str,
 )
 def test_prompts(prompt, wanted) -> None:
     assert decode(prompt=prompt).request.prompt == wanted
@@ -80,10 +82,7 @@ def test_request() -> None:
     ("fields", "param"),
     [
         ({}, "prompt"),
-        ({"prompt": ""}, "prompt"),
         ({"prompt": []}, "prompt"),
-        ({"prompt": [[]]}, "prompt"),
-        ({"prompt": [""]}, "prompt"),
         ({"prompt": ["a", "b"]}, "prompt"),
         ({"prompt": [[1], [2]]}, "prompt"),
         ({"prompt": [1, -2]}, "prompt[1]"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,8 +13,9 @@ from starlette.types import Receive, Scope, Send
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
 from millstream.ir.provider import DeltaStream, Provider
+from millstream.ir.request import Request
 from millstream.server.body import ClientGone, read_body
-from millstream.server.errors import error_response, internal_error, model_not_found
+from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
@@ -40,9 +41,7 @@ class AnswerRoute:
             since = time.perf_counter()
             call = self._surface.decode(body, settings.limits)
             del body
-            if all(card.id != call.request.model for card in self._provider.models()):
-                raise model_not_found(call.request.model)
-            source = await until_gone(receive, self._provider.stream(call.request))
+            source = await self._open(call.request, receive)
         except ClientGone:
             self._metrics.request(self._surface.NAME, "cancelled")
             raise
@@ -50,6 +49,9 @@ class AnswerRoute:
             self._metrics.request(self._surface.NAME, "refused" if error.status < 500 else "failed")
             await error_response(error, self._surface)(scope, receive, send)
             return
+        except Exception:
+            self._metrics.request(self._surface.NAME, "failed")
+            raise
         stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
         if call.options.stream:
             response = sse_response(
@@ -61,6 +63,16 @@ class AnswerRoute:
             await response(scope, receive, send)
         else:
             await (await self._whole(stream, call, receive))(scope, receive, send)
+
+    async def _open(self, request: Request, receive: Receive) -> DeltaStream:
+        """The provider's stream; one that arrives when nobody waits for it any more is closed."""
+        opening = asyncio.ensure_future(self._provider.stream(request))
+        try:
+            return await until_gone(receive, opening)
+        except BaseException:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                await opening.result().aclose()
+            raise
 
     async def _whole(self, stream: DeltaStream, call: Call, receive: Receive) -> Response:
         """The folded answer, or the failure that ended it."""
@@ -79,7 +91,7 @@ class AnswerRoute:
         return error_response(problem, self._surface)
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def until_gone(receive: Receive, work: Awaitable[T]) -> T:
     """Await ``work``, but cancel it as soon as the client leaves. Raises `ClientGone` then."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(disconnected(receive))

@@ -24,7 +24,7 @@ async def on_http_exception(request: Request, exception: Exception) -> Response:
     """404 and 405 of the router."""
     assert isinstance(exception, HTTPException)
     allow = (exception.headers or {}).get("allow") or (exception.headers or {}).get("Allow")
-    where = f"{request.method} {request.url.path}"
+    where = f"{request.method} {request.url.path[:200]}"
     if exception.status_code == 405:
         if request.method == "OPTIONS":
             return Response(status_code=204, headers={"allow": f"{allow}, OPTIONS"})
@@ -44,8 +44,3 @@ async def on_http_exception(request: Request, exception: Exception) -> Response:
 def internal_error() -> ApiError:
     """A 500 that tells nothing of the inside; the log has the rest under the request's id."""
     return ApiError("Internal server error.", type="server_error", code="internal_error", status=500)
-
-
-def model_not_found(model: str) -> ApiError:
-    """A 404 in OpenAI's words."""
-    return ApiError(f"The model {model[:200]!r} does not exist.", code="model_not_found", status=404, param="model")

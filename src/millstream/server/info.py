@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millstream.engine.protocol import EngineStats
-from millstream.ir.errors import ApiError
+from millstream.ir.errors import ApiError, model_not_found
 from millstream.ir.provider import ModelCard, Provider
-from millstream.server.errors import error_response, model_not_found
+from millstream.server.errors import error_response
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
@@ -56,10 +56,10 @@ class InfoRoutes:
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["model"]
-        for card in self._provider.models():
-            if card.id == name:
-                return _json(_model(card))
-        return error_response(model_not_found(name))
+        cards = {card.id: card for card in self._provider.models()}
+        if name in cards:
+            return _json(_model(cards[name]))
+        return error_response(model_not_found(name, list(cards)))
 
     async def health(self, request: Request) -> Response:
         """200 if the engine answers and moves, else 503 with the reason."""

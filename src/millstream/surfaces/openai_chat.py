@@ -54,13 +54,15 @@ class ChatEncoder:
         self._options = options
         self._envelope = envelope
         self._usage = UsageCounter(options.choices)
+        self._counting = options.usage or options.running_usage
         self._heads = [envelope.open_choices + b'{"index":%d,"delta":{' % index for index in range(options.choices)]
 
     def start(self) -> bytes:
         return b"".join(self._chunk(index, b'"role":"assistant","content":""') for index in range(len(self._heads)))
 
     def encode(self, delta: Delta) -> bytes:
-        self._usage.feed(delta)
+        if self._counting:
+            self._usage.feed(delta)
         match delta:
             case Content(text=text):
                 return self._text(delta, b'"content":', text)

@@ -92,8 +92,8 @@ def _prompt(wire: str | list[Any] | None) -> str | tuple[int, ...]:
                 code="unsupported_parameter",
             )
         wire = wire[0]
-    if not wire:
-        raise invalid("prompt must not be empty.", param="prompt")
+    elif wire == []:
+        raise invalid("prompt must not be an empty list.", param="prompt")
     if isinstance(wire, str):
         return wire
     for position, token in enumerate(wire):
@@ -124,6 +124,7 @@ class CompletionEncoder:
         self._options = options
         self._envelope = envelope
         self._usage = UsageCounter(options.choices)
+        self._counting = options.usage or options.running_usage
         self._logprobs = [LegacyLogprobs() for _ in range(options.choices)]
         self._heads = [envelope.open_choices + b'{"index":%d,"text":' % index for index in range(options.choices)]
 
@@ -131,7 +132,8 @@ class CompletionEncoder:
         return b""
 
     def encode(self, delta: Delta) -> bytes:
-        self._usage.feed(delta)
+        if self._counting:
+            self._usage.feed(delta)
         match delta:
             case Content(text=text) | Reasoning(text=text):
                 extra = self._extra(delta)

@@ -41,7 +41,7 @@ _OUTPUT = (
     _honoured(
         "stream_options",
         "`include_usage`: one usage chunk after the last finish. `continuous_usage_stats`: usage so far in each chunk. "
-        "Only with `stream`.",
+        "`include_obfuscation` changes nothing: chunks are never padded. Only with `stream`.",
     ),
     _honoured("return_token_ids", "`token_ids` in every choice."),
 )

@@ -14,14 +14,16 @@ from millstream.surfaces.fields import FieldTable, check_fields
 from millstream.surfaces.wire import Limits
 
 MAX_INT32 = 2**31 - 1
+MODEL_NAME_LENGTH = 512
 SEED_RANGE = (-(2**63), 2**63 - 1)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class StreamOptions(msgspec.Struct, frozen=True):
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class SharedBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ def decode_body(body: bytes, kind: type[T], table: FieldTable) -> T:
 
 _TYPE_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 
 
 def wrong_type(error: msgspec.ValidationError) -> ApiError:
@@ -81,6 +84,10 @@ def wrong_type(error: msgspec.ValidationError) -> ApiError:
     if missing:
         param = f"{path}.{missing['name']}" if path else missing["name"]
         return invalid(f"{param} is required.", param=param, code="missing_required_parameter")
+    unknown = _UNKNOWN.match(what)
+    if unknown:
+        param = f"{path}.{unknown['name'][:64]}"
+        return invalid(f"Unrecognized request argument supplied: {param!r}.", param=param, code="unknown_parameter")
     what = what.replace(" | null", "").replace("`", "")
     what = what[:1].lower() + what[1:]
     return invalid(f"{path}: {what}." if path else f"The request body is wrong: {what}.", param=path or None)
@@ -90,6 +97,8 @@ def require_model(model: str | None) -> str:
     """The model's name, or a 400."""
     if not model:
         raise invalid("You must name a model.", param="model", code="missing_required_parameter")
+    if len(model) > MODEL_NAME_LENGTH:
+        raise invalid(f"model: a name has at most {MODEL_NAME_LENGTH} characters.", param="model")
     return model
 
 

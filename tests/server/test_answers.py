@@ -1,0 +1,61 @@
+"""The answer route without a socket: what happens to a stream that nobody wants any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from support.provider import ScriptedProvider
+from support.sources import Source
+
+from millstream.ir.guard import guard
+from millstream.ir.provider import DeltaStream
+from millstream.ir.request import Request
+from millstream.server.answers import AnswerRoute
+from millstream.server.body import ClientGone
+from millstream.server.metrics import Metrics
+from millstream.server.settings import Settings
+from millstream.surfaces import openai_chat
+
+BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}).encode()
+
+
+class SlowProvider(ScriptedProvider):
+    """Takes its time to accept a request; ``stubborn``: accepts it even when it is cancelled meanwhile."""
+
+    def __init__(self, *, stubborn: bool) -> None:
+        super().__init__()
+        self.stubborn = stubborn
+        self.source = Source([])
+        self.asked = asyncio.Event()
+
+    async def stream(self, request: Request) -> DeltaStream:
+        self.asked.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if not self.stubborn:
+                raise
+        return guard(self.source)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_client_that_leaves_while_its_request_is_taken_in(stubborn: bool) -> None:
+    provider = SlowProvider(stubborn=stubborn)
+    sent: list[dict[str, Any]] = []
+    messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    messages.put_nowait({"type": "http.request", "body": BODY, "more_body": False})
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    route = AnswerRoute(openai_chat, provider, Metrics(lambda: 0), Settings())
+    answering = asyncio.ensure_future(route({"type": "http", "headers": []}, messages.get, send))
+    await provider.asked.wait()
+    messages.put_nowait({"type": "http.disconnect"})
+    with pytest.raises(ClientGone):
+        await asyncio.wait_for(answering, 10)
+    assert sent == []
+    assert provider.source.closed == stubborn
