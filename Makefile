@@ -6,6 +6,7 @@ TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --no-compile
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Stamps: what was done last, by age. The package is installed in editable mode, so edits of Python files take effect
@@ -62,13 +63,13 @@ $(VENV_READY):
 
 $(INSTALLED): $(VENV_READY) $(NATIVE)
 	@echo "make: building and installing millstream (the native core takes a minute)"
-	@$(PIP) install -q $$($(BIN)/python tools/build-requires.py)
-	@$(PIP) install -q $$($(BIN)/python tools/build-requires.py --tools)
-	@$(PIP) install -q --no-build-isolation --editable .
+	@$(INSTALL) $$($(BIN)/python tools/build-requires.py)
+	@$(INSTALL) $$($(BIN)/python tools/build-requires.py --tools)
+	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
 $(DEV_READY): $(INSTALLED) pyproject.toml
 	@echo "make: installing what the tests need"
-	@$(PIP) install -q --upgrade "pip>=25.1"
-	@$(PIP) install -q --group dev
+	@$(INSTALL) --upgrade "pip>=25.1"
+	@$(INSTALL) --group dev
 	@touch $@
