@@ -15,7 +15,10 @@ GEMMA = "gemma-3-270m.Q4_K_M"
 
 def real_model(stem: str) -> Path:
     """The path of a real model, or skip the test."""
-    folders = [Path("~/.cache/millstream-test-models").expanduser(), platformdirs.user_cache_path("millstream") / "models"]
+    folders = [
+        Path("~/.cache/millstream-test-models").expanduser(),
+        platformdirs.user_cache_path("millstream") / "models",
+    ]
     if home := os.environ.get("MILLSTREAM_HOME"):
         folders.insert(0, Path(home) / "models")
     for folder in folders:

@@ -197,7 +197,9 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_every_truncation_is_refused(small: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_every_truncation_is_refused(
+    small: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     content = small.read_bytes()
     with GGUFFile(small) as file:
         end = max(tensor.offset + tensor.nbytes for tensor in file.tensors.values())

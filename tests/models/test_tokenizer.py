@@ -43,6 +43,14 @@ def real_tokenizer(stem: str) -> GGUFTokenizer:
         return GGUFTokenizer(file)
 
 
+@cache
+def known_bytes(stem: str) -> frozenset[int]:
+    """Bytes that have a token of their own; SmolLM2 lacks some that hardly any text has."""
+    tokenizer = real_tokenizer(stem)
+    single = {tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)}
+    return frozenset(byte for byte in range(256) if bytes([byte]) in single)
+
+
 def tokenizer_of(path: Path, metadata: dict[str, Any]) -> GGUFTokenizer:
     with GGUFFile(write_gguf(path, metadata)) as file:
         return GGUFTokenizer(file)
@@ -87,9 +95,10 @@ def test_bytes_of_golden_ids_are_the_text(stem: str) -> None:
 def test_real_tokenizers_lose_nothing(stem: str, text: str) -> None:
     tokenizer = real_tokenizer(stem)
     wanted = unicodedata.normalize("NFC", text) if stem == QWEN else text.replace("▁", " ") if stem == GEMMA else text
+    known = bytes(byte for byte in wanted.encode() if byte in known_bytes(stem))
     for parse_special in (False, True):
         ids = tokenizer.encode(text, parse_special=parse_special)
-        assert decode(tokenizer, ids) == wanted.encode()
+        assert decode(tokenizer, ids) == known
     assert not any(tokenizer.is_special(token_id) for token_id in tokenizer.encode(text, parse_special=False))
 
 
@@ -133,7 +142,7 @@ def test_bpe_loses_nothing(bpe: GGUFTokenizer, text: str) -> None:
         assert decode(bpe, bpe.encode(text, parse_special=parse_special)) == text.encode()
 
 
-@given(text=st.text(st.one_of(st.characters(exclude_characters="▁"), st.sampled_from("helo wrld\n"))))
+@given(text=st.text(st.one_of(st.characters(codec="utf-8", exclude_characters="▁"), st.sampled_from("helo wrld\n"))))
 def test_spm_loses_nothing(spm: GGUFTokenizer, text: str) -> None:
     assert decode(spm, spm.encode(text, parse_special=False)) == text.encode()
 
@@ -168,19 +177,20 @@ def test_bos_follows_the_file_then_the_pre_tokenizer(tmp_path: Path, flag: bool 
     assert tokenizer.encode("hello")[0] != tokenizer.bos_id
 
 
-@pytest.mark.parametrize("pre", [*PRE_TOKENIZERS, None])
+@pytest.fixture(scope="module", params=[*PRE_TOKENIZERS, None])
+def any_pre(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str | None, GGUFTokenizer]:
+    return request.param, tokenizer_of(tmp_path_factory.mktemp("pre") / "v.gguf", bpe_vocabulary(request.param))
+
+
 @settings(max_examples=15, deadline=None)
 @given(text=st.text())
-def test_every_pre_tokenizer_keeps_the_text(tmp_path_factory: pytest.TempPathFactory, pre: str | None, text: str) -> None:
-    tokenizer = _with_pre(tmp_path_factory, pre)
+def test_every_pre_tokenizer_keeps_the_text(any_pre: tuple[str | None, GGUFTokenizer], text: str) -> None:
+    pre, tokenizer = any_pre
     composed = pre is not None and PRE_TOKENIZERS[pre].nfc
     wanted = unicodedata.normalize("NFC", text) if composed else text
     assert decode(tokenizer, tokenizer.encode(text)) == wanted.encode()
-
-
-@cache
-def _with_pre(factory: pytest.TempPathFactory, pre: str | None) -> GGUFTokenizer:
-    return tokenizer_of(factory.mktemp("pre") / "v.gguf", bpe_vocabulary(pre))
 
 
 @pytest.mark.parametrize(
@@ -198,9 +208,7 @@ def _with_pre(factory: pytest.TempPathFactory, pre: str | None) -> GGUFTokenizer
 def test_cuts_into_words(tmp_path: Path, pre: str, text: str, words: list[str]) -> None:
     """With a merge for every neighbouring pair, exactly the words stay whole."""
     letters = byte_letters()
-    texts = {word: "".join(letters[byte] for byte in word.encode()) for word in words}
     whole = "".join(letters[byte] for byte in text.encode())
-    pairs = {(whole[:n], whole[n]) for n in range(1, len(whole))}
     spans = [(whole[a:b], whole[b]) for a in range(len(whole)) for b in range(a + 1, len(whole))]
     merged = list(dict.fromkeys(left + right for left, right in spans))
     metadata = bpe_vocabulary(pre)
@@ -209,8 +217,6 @@ def test_cuts_into_words(tmp_path: Path, pre: str, text: str, words: list[str]) 
     metadata["tokenizer.ggml.merges"] = list(dict.fromkeys(f"{left} {right}" for left, right in spans))
     metadata |= {"tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.eos_token_id": 1}
     tokenizer = tokenizer_of(tmp_path / "v.gguf", metadata)
-    assert pairs
-    assert texts
     assert [tokenizer.token_bytes(token_id).decode() for token_id in tokenizer.encode(text)] == words
 
 

@@ -69,12 +69,14 @@ class GGUFTokenizer:
         """Ids of a text.
 
         ``add_bos``: begin with BOS if the model's own rule says so. A text that already begins with it (as most chat
-        templates write it) gets no second one; this is the only place where BOS is added.
+        templates write it) gets no second one; this is the only place where BOS is added. Bytes that the vocabulary
+        has no token for are left out, as the original tokenizers do (SmolLM2 lacks six control characters, and the
+        lead bytes of planes 4 to 11).
         """
         tokenizer = self._marked if parse_special else self._plain
         try:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        except UnicodeEncodeError:  # lone surrogates, as JSON escapes can write them
+        except (TypeError, UnicodeEncodeError):  # lone surrogates, as JSON escapes can write them
             whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             ids = tokenizer.encode(whole, add_special_tokens=False).ids
         if add_bos and self._add_bos and self._bos_id is not None and ids[:1] != [self._bos_id]:
