@@ -22,7 +22,6 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes, pass_context
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -126,6 +125,19 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
             _check_method(owner, name, (*args, *kwargs.values()))
         return super().call(__context, __obj, *args, **kwargs)
 
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """``str.format``, which the sandbox wraps, with its widths checked."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+        form = str(value.__self__)
+
+        def call(*args: Any, **kwargs: Any) -> str:
+            _check_format(form, [*args, *kwargs.values()])
+            return wrapped(*args, **kwargs)
+
+        return call
+
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         bodies = [node.body for node in tree.find_all(nodes.For)]
@@ -133,19 +145,20 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         bodies += [node.body for node in tree.find_all(nodes.CallBlock)]
         for body in bodies:
             body.insert(0, nodes.ExprStmt(nodes.Filter(nodes.Const(None), _STEP_FILTER, [], [], None, None)))
+        _without_concat(tree).set_environment(self)
         return tree
 
 
-class _BoundedCode(CodeGenerator):
-    """Compiles ``a ~ b`` into a call that checks lengths; the sandbox has no hook for it."""
-
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
-        pairs = nodes.Filter(nodes.List(list(node.nodes)), _JOIN_FILTER, [], [], None, None)
-        pairs.set_environment(self.environment)
-        self.visit(pairs, frame)
-
-
-ChatEnvironment.code_generator_class = _BoundedCode
+def _without_concat(node: nodes.Node) -> nodes.Node:
+    """The tree with every ``a ~ b`` as a filter that checks lengths; the sandbox has no hook for it."""
+    for name, value in node.iter_fields():
+        if isinstance(value, nodes.Node):
+            setattr(node, name, _without_concat(value))
+        elif isinstance(value, list):
+            value[:] = [_without_concat(item) if isinstance(item, nodes.Node) else item for item in value]
+    if isinstance(node, nodes.Concat):
+        return nodes.Filter(nodes.List(node.nodes), _JOIN_FILTER, [], [], None, None, lineno=node.lineno)
+    return node
 
 
 class _Generation(Extension):
@@ -250,7 +263,8 @@ def _check_product(left: Any, right: Any) -> None:
 def _check_format(form: str, values: Sequence[Any]) -> None:
     """Widths and precisions in a format string, written out or passed as values."""
     flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
-    if _WIDTH.search(form) or ("{:{" in form and any(isinstance(v, int) and v > _MAX_PADDING for v in flat)):
+    nested = re.search(r":[^}]*\{", form) is not None
+    if _WIDTH.search(form) or (nested and any(isinstance(item, int) and item > _MAX_PADDING for item in flat)):
         raise TemplateBudgetError("a format has a width that is too large")
     _check_chars(len(form) + sum(len(item) * form.count("%s") for item in flat if isinstance(item, str)))
 
@@ -265,8 +279,6 @@ def _check_method(owner: str | bytes | int, name: str, args: Sequence[Any]) -> N
         _check_replace(owner, *args)
     elif name == "join" and isinstance(owner, str) and args:
         _check_join(args[0], owner)
-    elif name in ("format", "format_map") and isinstance(owner, str):
-        _check_format(owner, args)
 
 
 def _check_replace(text: Any, old: Any = "", new: Any = "", *_: Any) -> None:

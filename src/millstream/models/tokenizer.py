@@ -7,7 +7,6 @@ they share the vocabulary and the merges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers
@@ -40,21 +39,15 @@ class GGUFTokenizer:
         kind = file.text("tokenizer.ggml.model")
         if kind == "gpt2":
             rule = _pre_tokenizer_rule(file)
-            self._plain, self._bytes, add_bos = (
-                _byte_level(file, vocabulary, rule),
-                byte_level_bytes(vocabulary),
-                rule.add_bos,
-            )
+            add_bos, self._bytes = rule.add_bos, byte_level_bytes(vocabulary)
+            self._plain = _byte_level(file, vocabulary, rule)
         elif kind == "llama":
-            self._plain, self._bytes, add_bos = _sentencepiece(file, vocabulary), _spm_bytes(file, vocabulary), True
+            add_bos, self._bytes = True, _spm_bytes(file, vocabulary)
+            self._plain = _sentencepiece(file, vocabulary)
         else:
             file.fail(f"has a tokenizer of kind {kind!r}, which is not supported; supported: gpt2, llama")
-        self._marked = Tokenizer(self._plain.model)
-        for name in ("normalizer", "pre_tokenizer"):
-            if (component := getattr(self._plain, name)) is not None:
-                setattr(self._marked, name, component)
-        self._plain.add_tokens(_added(vocabulary, {USER_DEFINED}))
-        self._marked.add_tokens(_added(vocabulary, {USER_DEFINED, CONTROL, UNKNOWN}))
+        self._marked = _view(self._plain)
+        self._marked.add_tokens(_added(vocabulary, (CONTROL, UNKNOWN)))
         self._bos_id = vocabulary.bos_id
         self._eos_ids = vocabulary.eos_ids
         self._add_bos = self._bos_id is not None and file.flag("tokenizer.ggml.add_bos_token", add_bos)
@@ -76,12 +69,14 @@ class GGUFTokenizer:
         """Ids of a text.
 
         ``add_bos``: begin with BOS if the model's own rule says so. A text that already begins with it (as most chat
-        templates write it) gets no second one; this is the only place where BOS is added.
+        templates write it) gets no second one; this is the only place where BOS is added. Bytes that the vocabulary
+        has no token for are left out, as the original tokenizers do (SmolLM2 lacks six control characters, and the
+        lead bytes of planes 4 to 11).
         """
         tokenizer = self._marked if parse_special else self._plain
         try:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        except UnicodeEncodeError:  # lone surrogates, as JSON escapes can write them
+        except (TypeError, UnicodeEncodeError):  # lone surrogates, as JSON escapes can write them
             whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             ids = tokenizer.encode(whole, add_special_tokens=False).ids
         if add_bos and self._add_bos and self._bos_id is not None and ids[:1] != [self._bos_id]:
@@ -118,6 +113,7 @@ def _byte_level(file: GGUFFile, vocabulary: Vocabulary, rule: PreTokenizer) -> T
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = build_pre_tokenizer(rule)
+    tokenizer.add_tokens(_added(vocabulary, (USER_DEFINED,)))
     return tokenizer
 
 
@@ -128,11 +124,23 @@ def _sentencepiece(file: GGUFFile, vocabulary: Vocabulary) -> Tokenizer:
     fallback = BYTE in vocabulary.kinds
     merges = derive_merges(vocabulary)
     tokenizer = Tokenizer(_bpe(file, vocabulary, merges, byte_fallback=fallback, fuse_unk=True, unk_token=unknown))
-    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
-    if file.flag("tokenizer.ggml.add_space_prefix", True):
-        steps.insert(0, normalizers.Prepend("▁"))
-    tokenizer.normalizer = normalizers.Sequence(steps)
+    spaces: normalizers.Normalizer = normalizers.Replace(" ", "▁")
+    prefix = file.flag("tokenizer.ggml.add_space_prefix", True)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), spaces]) if prefix else spaces
+    # SentencePiece finds user-defined pieces in normalised text; with a prefix, the prefix would become part of them.
+    tokenizer.add_tokens(_added(vocabulary, (USER_DEFINED,), normalized=not prefix))
     return tokenizer
+
+
+def _view(tokenizer: Tokenizer) -> Tokenizer:
+    """Another tokenizer over the same vocabulary and merges, with the same added tokens."""
+    view = Tokenizer(tokenizer.model)
+    if tokenizer.normalizer is not None:
+        view.normalizer = tokenizer.normalizer
+    if tokenizer.pre_tokenizer is not None:
+        view.pre_tokenizer = tokenizer.pre_tokenizer
+    view.add_tokens([token for _, token in sorted(tokenizer.get_added_tokens_decoder().items())])
+    return view
 
 
 def _bpe(file: GGUFFile, vocabulary: Vocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
@@ -149,10 +157,10 @@ def _spm_bytes(file: GGUFFile, vocabulary: Vocabulary) -> TokenBytes:
         file.fail(f"{error}; get another conversion of the model")
 
 
-def _added(vocabulary: Vocabulary, kinds: Iterable[int]) -> list[AddedToken]:
-    wanted = frozenset(kinds)
+def _added(vocabulary: Vocabulary, kinds: tuple[int, ...], *, normalized: bool = False) -> list[AddedToken]:
+    """Tokens that are cut out of a text before anything else."""
     return [
-        AddedToken(text, normalized=False)
+        AddedToken(text, normalized=normalized)
         for text, kind in zip(vocabulary.texts, vocabulary.kinds, strict=True)
-        if kind in wanted
+        if kind in kinds
     ]

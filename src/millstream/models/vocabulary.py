@@ -148,7 +148,10 @@ def spm_byte(text: str) -> int:
     """The byte of a token named ``<0xNN>``. Raises ValueError for other names."""
     if len(text) != 6 or not text.startswith("<0x") or text[5] != ">":
         raise ValueError(f"byte token {text!r} is not of the form <0xNN>")
-    return int(text[3:5], 16)
+    try:
+        return int(text[3:5], 16)
+    except ValueError:
+        raise ValueError(f"byte token {text!r} is not of the form <0xNN>") from None
 
 
 def _hidden(vocabulary: Vocabulary) -> bytes:

@@ -1,7 +1,7 @@
 """Rotary frequencies with the scaling rules that GGUF metadata can name.
 
 Sources: linear scaling https://arxiv.org/abs/2306.15595, YaRN https://arxiv.org/abs/2309.00071 (formulas as in
-Transformers' ``modeling_rope_utils`` and ggml's ``rope_yarn``), Llama 3.1's factors as ``convert_hf_to_gguf`` stores them.
+Transformers' ``modeling_rope_utils`` and ggml's ``rope_yarn``), Llama 3.1's factors as GGUF converters store them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ def build_rope(
     Raises:
         ModelFileError: the scaling is of another kind than none, linear and yarn.
     """
+    if base <= 1.0:
+        hyper.file.fail(f"has the rotary base {base:g}; a number above one was expected")
     frequencies = tuple(base ** (-2.0 * i / dim) for i in range(dim // 2))
     if not scaled:
         return RopeSpec(style=style, inv_freq=frequencies)
     kind = hyper.text("rope.scaling.type", "linear" if hyper.has("rope.scale_linear") else "none")
     # llama.cpp: older files have the factor of linear scaling under a name of its own.
     factor = hyper.positive("rope.scaling.factor", hyper.positive("rope.scale_linear", 1.0))
+    if kind not in ("none", "linear", "yarn"):
+        hyper.file.fail(f"uses rotary scaling {kind!r}, which is not supported; supported: none, linear, yarn")
     if kind == "none" or factor == 1.0:
         return RopeSpec(style=style, inv_freq=frequencies)
     if kind == "linear":
         return RopeSpec(style=style, inv_freq=tuple(f / factor for f in frequencies))
-    if kind == "yarn":
-        return _yarn(hyper, style, frequencies, base, factor)
-    hyper.file.fail(f"uses rotary scaling {kind!r}, which is not supported; supported: none, linear, yarn")
+    return _yarn(hyper, style, frequencies, base, factor)
 
 
 def divided(rope: RopeSpec, factors: tuple[float, ...]) -> RopeSpec:
