@@ -47,6 +47,20 @@ class ToolChoice(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
+class ResponseFormat(msgspec.Struct, frozen=True):
+    """What shape the visible text must have.
+
+    ``schema`` goes with ``json_schema``, ``pattern`` with ``regex`` (a regular expression) and ``grammar`` (Lark).
+    ``strict`` None leaves the choice to the server, which enforces the schema in any case.
+    """
+
+    kind: Literal["text", "json_object", "json_schema", "regex", "grammar"] = "text"
+    schema: dict[str, Any] | bool | None = None
+    pattern: str | None = None
+    name: str | None = None
+    strict: bool | None = None
+
+
 class Sampling(msgspec.Struct, frozen=True):
     """How tokens are drawn.
 
@@ -86,6 +100,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
+    response_format: ResponseFormat = ResponseFormat()
+    reasoning_effort: str | None = None
     template_kwargs: dict[str, Any] = {}
     sampling: Sampling = Sampling()
     output: Output = Output()
