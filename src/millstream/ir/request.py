@@ -101,7 +101,6 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     response_format: ResponseFormat = ResponseFormat()
-    reasoning_effort: str | None = None
     template_kwargs: dict[str, Any] = {}
     sampling: Sampling = Sampling()
     output: Output = Output()
