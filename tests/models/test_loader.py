@@ -69,10 +69,11 @@ def test_pages_are_given_back_while_loading() -> None:
     path = real_model(SMOLLM2)
     with load_model_file(path) as model:
         largest = max(weight.tensor.nbytes for weight in model.weights)
-        for *_, data in model.tensors():
+        for number, (*_, data) in enumerate(model.tensors()):
             touched = bytes(data[:: 1 << 12])
             assert len(touched) > 0
-            # The system maps a little more around each page that is touched.
-            assert _resident_bytes(path) < largest + (16 << 20)
+            if number % 20 == 0:
+                # The system maps a little more around each page that is touched.
+                assert _resident_bytes(path) < largest + (16 << 20)
         model.file.drop_pages()
         assert _resident_bytes(path) == 0
