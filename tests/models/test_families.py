@@ -82,7 +82,7 @@ def test_weight_tables_name_known_slots(family: Any) -> None:
 
 
 def test_expected_shapes_follow_the_description(tmp_path: Path) -> None:
-    shapes = dict()
+    shapes = {}
     for slot, rows, cols in expected_shapes(spec_of(write_model(tmp_path / "m.gguf", "gemma3"))):
         shapes[slot.layer, slot.slot] = (rows, cols)
     assert shapes[0, "q"] == (64, 64)
@@ -203,7 +203,7 @@ def test_yarn_variants_are_refused(tmp_path: Path) -> None:
 
 def test_unknown_architecture_lists_the_supported(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {}, random_tensors({"w": (2, 32)}), architecture="mamba")
-    with pytest.raises(ModelFileError, match="'mamba'.*llama, qwen2, gemma3"):
+    with pytest.raises(ModelFileError, match=r"'mamba'.*llama, qwen2, gemma3"):
         load_model_file(path)
 
 

@@ -26,7 +26,7 @@ MATRIX_TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "T
 
 
 def test_everything_equals_the_reference(tmp_path: Path) -> None:
-    tensors = random_tensors({name: (3, 512) for name in MATRIX_TYPES} | {"vector": (7,), "cube": (2, 3, 4)})
+    tensors = random_tensors(dict.fromkeys(MATRIX_TYPES, (3, 512)) | {"vector": (7,), "cube": (2, 3, 4)})
     kinds = {name: gguf.GGMLQuantizationType[name] for name in MATRIX_TYPES if name != "F32"}
     path = write_gguf(tmp_path / "m.gguf", bpe_vocabulary(**{"a.number": 2.5}), tensors, quantized=kinds)
     reference = gguf.GGUFReader(path)
