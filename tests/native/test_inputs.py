@@ -50,7 +50,7 @@ def ints(*values: int) -> NDArray[np.int32]:
         ({"block_tables": np.zeros((2, 1), np.int32)}, "block_tables"),
         ({"sample_rows": ints(3)}, "sample row 3"),
         ({"sample_rows": ints(-1)}, "sample row -1"),
-        ({"sample_rows": ints(0, 1)}, "rows"),
+        ({"sample_rows": ints(0, 1)}, "expected 2 entries"),
         ({"logits": np.zeros((1, 130), np.float32)}, "logits"),
         ({"logits": np.zeros((2, 131), np.float32)}, "logits"),
     ],

@@ -117,10 +117,12 @@ def greedy(rows: int) -> _core.SamplingBatch:
     """Sampling parameters of ``rows`` greedy rows."""
     i32, f32, u32 = (lambda v, n=rows, t=t: np.full(n, v, t) for t in (np.int32, np.float32, np.uint32))
     return _core.SamplingBatch(
-        temperature=f32(0), top_k=i32(0), top_p=f32(1), min_p=f32(0), repetition_penalty=f32(1),
-        presence_penalty=f32(0), frequency_penalty=f32(0), seed=np.zeros(rows, np.uint64), choice=u32(0), position=u32(0), logprobs=i32(-1),
-        mask_rows=i32(-1), masks=np.zeros((0, 0), np.uint32), bias_starts=i32(0, rows + 1), bias_ids=i32(0, 0),
-        bias_values=f32(0, 0), history_starts=i32(0, rows + 1), history_ids=i32(0, 0), history_counts=i32(0, 0),
+        temperature=f32(0), top_k=i32(0), top_p=f32(1), min_p=f32(0),
+        repetition_penalty=f32(1), presence_penalty=f32(0), frequency_penalty=f32(0),
+        seed=np.zeros(rows, np.uint64), choice=u32(0), position=u32(0), logprobs=i32(-1),
+        mask_rows=i32(-1), masks=np.zeros((0, 0), np.uint32),
+        bias_starts=i32(0, rows + 1), bias_ids=i32(0, 0), bias_values=f32(0, 0),
+        history_starts=i32(0, rows + 1), history_ids=i32(0, 0), history_counts=i32(0, 0),
     )  # fmt: skip
 
 
