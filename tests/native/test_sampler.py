@@ -117,7 +117,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Row]:
 
 
 @given(cases())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_random_combinations_agree_with_the_reference(case: tuple[np.ndarray, Row]) -> None:
     logits, row = case
     if not np.isfinite(adjusted(logits, row)).any():
@@ -138,7 +138,7 @@ def on_filter_edge(logits: np.ndarray, row: Row) -> bool:
 
 
 @given(cases())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_neutral_values_change_nothing(case: tuple[np.ndarray, Row]) -> None:
     """Filters at their neutral value, a full mask, zero biases and a history without penalties change nothing."""
     logits, row = case
