@@ -23,10 +23,10 @@ app.command()(bench)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A llama of one layer, width 64, random weights, context 128, a vocabulary of 300 made-up tokens."""
+    """A llama of one layer, width 64, random weights, context 512, 300 tokens: bytes, one merge, fillers."""
     path = tmp_path_factory.mktemp("bench") / "tiny.gguf"
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(128)
+    writer.add_context_length(512)
     writer.add_block_count(1)
     writer.add_embedding_length(64)
     writer.add_feed_forward_length(96)
@@ -34,7 +34,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.add_head_count_kv(2)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"t{i}" for i in range(300)])
+    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]
+    writer.add_token_list([*letters, "t0", *(f"filler {i}" for i in range(43))])
     writer.add_token_merges(["t 0"])
     rng = np.random.default_rng(3)
     shapes = {
@@ -103,6 +104,20 @@ def test_tables_of_a_plan(plan: Path) -> None:
         assert text in result.stdout
 
 
+def test_without_a_plan_everything_is_measured(model: Path) -> None:
+    """Every standard case that fits, the machine, the loop's Python, and a server of its own."""
+    result = invoke(str(model), "--json", "--quick", "--threads", "1")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert list(report["results"]["rates"]) == ["pp128", "tg x1", "tg x4", "tg x8", "tg x16", "tg x32"]
+    assert report["bandwidth"]["best"] > 0
+    assert report["overhead"]["sequences"] == 16
+    assert 0 < report["overhead"]["native_seconds"] < report["overhead"]["step_seconds"]
+    assert report["server"]["ready_s"] > 0
+    assert report["server"]["engine_bytes"] > 1 << 20
+    assert report["peak_bytes"] >= report["resident_bytes"] > report["kv_bytes"] + report["weight_bytes"]
+
+
 def test_failures_have_a_reason(tmp_path: Path, plan: Path) -> None:
     junk = tmp_path / "junk.gguf"
     junk.write_bytes(b"not a model")
@@ -114,11 +129,11 @@ def test_failures_have_a_reason(tmp_path: Path, plan: Path) -> None:
 
 def test_a_plan_beyond_the_context_is_refused(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "long.json"
-    case = {"name": "pp500", "kind": "prefill", "new_tokens": 1, "reps": [[[1] * 500]]}
+    case = {"name": "pp512", "kind": "prefill", "new_tokens": 1, "reps": [[[1] * 512]]}
     path.write_text(json.dumps({"cases": [case]}))
     result = invoke(str(model), "--plan", str(path))
     assert isinstance(result.exception, CliError)
-    assert "501" in result.exception.message
+    assert "513" in result.exception.message
 
 
 def test_token_ids_outside_the_vocabulary_are_refused(model: Path) -> None:

@@ -89,7 +89,10 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
     loaded = time.time()
     run_together(core, [[100 % info.vocab_size] * 32], 4)
     first_token = time.time()
-    overhead = None
+    overhead = bandwidth = server = None
+    if options.extras:
+        on_stage("start of a server")
+        server = measure_server_start(path, threads=options.threads)
     meter = CpuMeter()
     results = run_plan(core, plan, on_case=on_stage)
     others_busy = meter.others()
@@ -99,12 +102,9 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
         overhead = measure_overhead(core, prompts)
     resident, peak = resident_bytes(), peak_resident_bytes()
     del core
-    bandwidth = server = None
     if options.extras:
         on_stage("memory bandwidth")
         bandwidth = read_bandwidth(buffer_bytes=info.weight_bytes, threads=info.threads)
-        on_stage("start of a server")
-        server = measure_server_start(path, threads=options.threads)
     return Report(
         model=info.model,
         weights=weights,
