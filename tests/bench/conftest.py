@@ -3,8 +3,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from bench.steady import Clock, SteadyRunner
 
+from bench.steady import Clock, SteadyRunner
 from millstream.engine.core import EngineCore
 from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from bench.steady import SteadyRunner
 
+from bench.steady import SteadyRunner
 from millstream.bench.engine import measure_overhead, run_plan, run_together
 from millstream.bench.plan import BenchError, Case, Plan
 from millstream.engine.core import EngineCore

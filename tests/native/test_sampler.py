@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from native.sampling_case import Row, adjusted, expected, probabilities, sample, sample_one
 
 EDGE = 1e-6  # draws closer than this to the boundary of two tokens may fall to either: the reference uses another exp
@@ -117,7 +118,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Row]:
 
 
 @given(cases())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_random_combinations_agree_with_the_reference(case: tuple[np.ndarray, Row]) -> None:
     logits, row = case
     if not np.isfinite(adjusted(logits, row)).any():
@@ -138,7 +139,7 @@ def on_filter_edge(logits: np.ndarray, row: Row) -> bool:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_neutral_values_change_nothing(case: tuple[np.ndarray, Row]) -> None:
     """Filters at their neutral value, a full mask, zero biases and a history without penalties change nothing."""
     logits, row = case

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from native.sampling_case import TOP_WIDTH, Row, sample
 
 
@@ -15,7 +16,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 7, 300, 5000]), st.floats(0.01, 20), st.integers(0, TOP_WIDTH))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_equal_log_softmax(seed: int, vocab: int, scale: float, count: int) -> None:
     logits = (np.random.default_rng(seed).standard_normal((1, vocab)) * scale).astype(np.float32)
     wanted = log_softmax(logits[0])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native.sampling_case import Row, probabilities, sample, sample_one
 
 from millstream.native import _core
+from native.sampling_case import Row, probabilities, sample, sample_one
 
 PHILOX_TEST_VECTORS = [
     # seed (key), choice, position (counter words 1 and 0), first two words of the block
