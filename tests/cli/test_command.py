@@ -46,7 +46,7 @@ def test_each_command_has_help(command: str) -> None:
 
 def test_help_loads_neither_server_nor_engine() -> None:
     code = (
-        "import sys\nfrom millstream.cli.main import app\n"
+        "import sys\nfrom millstream.cli.app import app\n"
         "try: app(['serve', '--help'])\nexcept SystemExit: pass\n"
         "print(*[name for name in ('numpy', 'uvicorn', 'starlette', 'tokenizers', 'jinja2') if name in sys.modules])"
     )
