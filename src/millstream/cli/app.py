@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
+from millstream.cli.bench import bench
 from millstream.cli.options import (
     MODEL_HELP,
     ContextOption,
@@ -228,3 +229,6 @@ def list_() -> None:
     from millstream.cli.models import list_models
 
     list_models()
+
+
+app.command()(bench)
