@@ -1,7 +1,7 @@
 """What flows between the stages of one choice: pieces of decoded text in, parsed events out.
 
-A parser is a state machine over `Piece`s. However the same text is cut into pieces, the joined events are the same; what
-it holds back is only text that can still become a marker of its format.
+A parser is a state machine over `Piece`s. However the same text is cut into pieces, the joined events are the same;
+what it holds back is only text that can still become a marker of its format.
 """
 
 from __future__ import annotations
