@@ -57,6 +57,7 @@ class Scanner:
     Attributes:
         content: where visible text goes.
         in_call: whether the cursor is inside a call, or what looks like one so far.
+        closed: whether no more input will come.
         work: characters looked at so far; the cost that tests hold against the length of the input.
     """
 
@@ -70,7 +71,7 @@ class Scanner:
         self._at = 0
         self._special: str | None = None
         self.marker_was_special = False
-        self._closed = False
+        self.closed = False
         self._record: list[str] | None = None
 
     # Input and output
@@ -86,7 +87,7 @@ class Scanner:
 
     def close(self) -> None:
         """No more input."""
-        self._closed = True
+        self.closed = True
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -116,6 +117,10 @@ class Scanner:
         kept, self._record = self._record or [], None
         self.content.write("".join(kept))
 
+    def forget(self) -> None:
+        """What was recorded is markup."""
+        self._record = None
+
     def write_marker(self, marker: str) -> None:
         """The marker that was read last marks nothing here: visible text, unless it was a control token."""
         if not self.marker_was_special:
@@ -133,7 +138,7 @@ class Scanner:
         Raises:
             EndOfInput: there will be none.
         """
-        if self._closed:
+        if self.closed:
             raise EndOfInput
         yield
 
@@ -164,7 +169,7 @@ class Scanner:
         while True:
             found = _SPACE.match(self._text, self._at)
             parts.append(self.take(found.end() - self._at if found else 0))
-            if self._at < len(self._text) or self._special is not None or self._closed:
+            if self._at < len(self._text) or self._special is not None or self.closed:
                 return "".join(parts)
             yield
 
@@ -174,7 +179,7 @@ class Scanner:
         while True:
             found = pattern.match(self._text, self._at)
             parts.append(self.take(found.end() - self._at if found else 0))
-            if self._at < len(self._text) or self._special is not None or self._closed:
+            if self._at < len(self._text) or self._special is not None or self.closed:
                 return "".join(parts)
             yield
 
@@ -195,13 +200,16 @@ class Scanner:
         while True:
             if self._at == len(self._text) and self._special in markers.literals:
                 return self._special
-            settled = self._special is not None or self._closed
+            settled = self._special is not None or self.closed
             if settled or not markers.open_at(self._text, self._at):
                 return markers.match(self._text, self._at)
             yield
 
-    def until(self, markers: Markers, sink: Sink) -> Steps[str]:
+    def until(self, markers: Markers, sink: Sink, *, awaited: bool = False) -> Steps[str]:
         """Passes text on up to the next marker, reads the marker and returns it.
+
+        Args:
+            awaited: one of the markers must come, so the beginning of one at the end of input is no text.
 
         Raises:
             EndOfInput: it never came; all text was passed on.
@@ -220,11 +228,26 @@ class Scanner:
                     return special
                 self._on_special(special)
                 continue
-            if self._closed:
-                sink(self.take(len(self._text) - self._at))
+            if self.closed:
+                end = markers.settled(self._text, self._at) if awaited else len(self._text)
+                sink(self.take(end - self._at))
                 raise EndOfInput
             sink(self.take(markers.settled(self._text, self._at) - self._at))
             yield
+
+    @property
+    def at_edge(self) -> bool:
+        """After `space` or `run`: whether text ends here, at a control token or at the end of input."""
+        return self._at == len(self._text)
+
+    def cut_short(self, markers: Markers) -> bool:
+        """Whether the input ended here, or within what could have become one of ``markers`` (which is read then)."""
+        if not self.closed or self._special is not None:
+            return False
+        if not (self.at_edge or markers.open_at(self._text, self._at)):
+            return False
+        self.take(len(self._text) - self._at)
+        return True
 
     def drop_special(self, stops: Markers) -> bool:
         """At a control token: drops it unless it is one of ``stops``. Whether one was dropped."""

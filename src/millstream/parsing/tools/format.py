@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,30 +27,13 @@ class Toolbox:
         return properties if isinstance(properties, dict) else {}
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """A grammar that an answer with calls must match.
-
-    Attributes:
-        lark: the grammar in llguidance's Lark dialect.
-        control_tokens: names of the control tokens that it mentions as ``<name>``; a tokenizer that lacks one of them
-            as a control token cannot use it as it stands.
-    """
-
-    lark: str
-    control_tokens: tuple[str, ...] = ()
-
-
 class Constrain(Protocol):
     """Writes a format's grammar."""
 
-    def __call__(self, tools: Sequence[Tool], *, required: bool, parallel: bool) -> Constraint:
-        """
-        Args:
-            tools: those that may be called, at least one.
-            required: at least one call, and no text beside calls; otherwise free text and any number of calls.
-            parallel: whether more than one call may come.
-        """
+    def __call__(
+        self, tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]
+    ) -> str | None:
+        """As `ToolFormat.constraint`, for the tools that may be called: at least one."""
         ...
 
 
@@ -62,7 +45,7 @@ class ToolFormat:
         name: as in flags.
         steps: makes the parser of one choice: a generator over a `Scanner`.
         detect: whether a chat template (its source, and the names of the tokenizer's control tokens) teaches it.
-        constrain: its grammar; None if no grammar can hold.
+        constrain: writes its grammar; None if no grammar can hold.
         reasoning: name of the reasoning format that the parser includes, if it does its own split.
     """
 
@@ -73,17 +56,29 @@ class ToolFormat:
     reasoning: str | None = None
 
     def constraint(
-        self, tools: Sequence[Tool], *, required: bool, names: Collection[str] = (), parallel: bool = True
-    ) -> Constraint | None:
-        """The grammar of an answer.
+        self,
+        tools: Sequence[Tool],
+        *,
+        required: bool,
+        names: Collection[str] = (),
+        parallel: bool = True,
+        control_tokens: Mapping[str, int] | None = None,
+    ) -> str | None:
+        """The grammar of an answer, in llguidance's Lark dialect. It holds from the end of reasoning on, and constrains
+        arguments by their tool's schema.
 
         Args:
+            required: at least one call, and no text beside calls; otherwise also free text.
             names: narrows the choice to these tools; empty: all.
+            parallel: whether more than one call may come. Without ``required`` it may not exclude further calls, as
+                text after a call is free; the pipeline ends the answer at the first `CallEnd`.
+            control_tokens: ids of the tokenizer's control tokens by name; a marker among them is matched as that token,
+                any other as text.
 
         Returns:
-            None if the format has no grammar or there is nothing to call.
+            None if the format has no grammar for this case, or there is nothing to call.
         """
         chosen = [tool for tool in tools if not names or tool.name in names]
         if self.constrain is None or not chosen:
             return None
-        return self.constrain(chosen, required=required, parallel=parallel)
+        return self.constrain(chosen, required=required, parallel=parallel, control_tokens=control_tokens or {})

@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
+from millstream.ir.request import Tool
 from millstream.parsing.tools.format import ToolFormat
+from millstream.parsing.tools.shared import grammar
 from millstream.parsing.tools.shared.marked_json import MarkedJson
 
 OPEN = "<tool_call>"
@@ -20,8 +22,16 @@ def detect(source: str, tokens: Collection[str]) -> bool:
     return OPEN in source and "<function=" not in source and "<arg_key>" not in source
 
 
+def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
+    """Its grammar."""
+    calls = grammar.rules("call", tools, grammar.json_call)
+    rest = f"rest: ws call ws {grammar.marker(CLOSE, control_tokens)}"
+    return grammar.answer(OPEN, f"{calls}\n{rest}", control_tokens, required=required, repeat=parallel)
+
+
 FORMAT = ToolFormat(
     name="hermes",
     steps=lambda tools: MarkedJson([OPEN], [CLOSE]).steps,
     detect=detect,
+    constrain=constrain,
 )

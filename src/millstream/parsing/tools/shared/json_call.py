@@ -18,11 +18,18 @@ ARGUMENT_KEYS = frozenset({"arguments", "parameters", "args", "input"})
 ID_KEYS = frozenset({"id", "call_id"})
 
 
+def any_name(name: str) -> bool:
+    """What stands behind a marker is a call, whatever its name: the client answers a call of an unknown tool with an
+    error from which the model can recover."""
+    return True
+
+
 class _Call:
     """What is known of the call that is being read."""
 
-    def __init__(self, scanner: Scanner, accepts: Callable[[str], bool]) -> None:
+    def __init__(self, scanner: Scanner, accepts: Callable[[str], bool], bare: bool) -> None:
         self.scanner = scanner
+        self.bare = bare
         self.accepts = accepts
         self.id: str | None = None
         self.started = False
@@ -45,12 +52,16 @@ class _Call:
             self._early.append(text)
 
 
-def json_call(scanner: Scanner, stops: Markers, accepts: Callable[[str], bool]) -> Steps[bool]:
+def json_call(
+    scanner: Scanner, stops: Markers, accepts: Callable[[str], bool] = any_name, *, bare: bool = False
+) -> Steps[bool]:
     """Reads a call whose opening brace comes next.
 
     Args:
         stops: markers that end the call wherever they stand outside a JSON string.
         accepts: whether a name can be that of a call.
+        bare: nothing but its content says that the object is a call, so no foreign key may stand before the name: an
+            answer in JSON must not be held back whole.
 
     Returns:
         True: there was a call; its end was reported, and if its text went wrong after the name, what was read of the
@@ -59,7 +70,7 @@ def json_call(scanner: Scanner, stops: Markers, accepts: Callable[[str], bool]) 
     Raises:
         EndOfInput: the input ended within the call.
     """
-    call = _Call(scanner, accepts)
+    call = _Call(scanner, accepts, bare)
     scanner.take(1)
     depth = 1
     while depth:
@@ -103,6 +114,8 @@ def _member(call: _Call, stops: Markers) -> Steps[bool | None]:
         return False
     if key in ARGUMENT_KEYS and not call.has_arguments:
         return False if (yield from _arguments(call, char, stops)) else None
+    if call.bare and not call.started and key != "type":
+        return None
     return False if (yield from json_value(scanner, discard, stops)) else None
 
 

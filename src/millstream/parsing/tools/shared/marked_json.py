@@ -6,13 +6,9 @@ from collections.abc import Callable, Iterable
 
 from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import Scanner, Steps
-from millstream.parsing.tools.shared.json_call import json_call
-
-
-def any_name(name: str) -> bool:
-    """What stands behind a marker is a call, whatever its name: the client answers a call of an unknown tool with an
-    error from which the model can recover."""
-    return True
+from millstream.parsing.tools.format import Toolbox
+from millstream.parsing.tools.shared.json_call import any_name, json_call
+from millstream.parsing.tools.shared.outer import text_and_calls
 
 
 class MarkedJson:
@@ -21,41 +17,46 @@ class MarkedJson:
     def __init__(self, opens: Iterable[str], closes: Iterable[str] = ()) -> None:
         self._opens = Markers(opens)
         self._closes = Markers(closes)
-        self._all = Markers((*self._opens.literals, *self._closes.literals))
+        self._stops = Markers([*self._opens.literals, *self._closes.literals])
 
     def steps(self, scanner: Scanner) -> Steps[None]:
-        """The whole output: text, calls, text…"""
-        open_call = False
-        while True:
-            marker = yield from scanner.until(self._all, scanner.content.write)
-            if marker in self._opens:
-                open_call = yield from marked_calls(scanner, marker, self._all, self._closes)
-            elif open_call:
-                open_call = False
-                scanner.content.markup()
-            else:
-                scanner.write_marker(marker)
+        """The whole output."""
+        return text_and_calls(
+            scanner,
+            self._opens,
+            self._closes,
+            lambda marker: marked_calls(scanner, marker, self._stops, self._closes),
+        )
 
 
 def marked_calls(
-    scanner: Scanner, marker: str, stops: Markers, closes: Markers, accepts: Callable[[str], bool] = any_name
+    scanner: Scanner,
+    marker: str,
+    stops: Markers,
+    closes: Markers,
+    accepts: Callable[[str], bool] = any_name,
+    *,
+    bare: bool = False,
 ) -> Steps[bool]:
     """Reads the calls behind ``marker``, which was read last, and one of ``closes`` if it follows.
+
+    Args:
+        marker: empty if nothing marks the calls; if it ends in an opening bracket, that is the list's.
+        stops, accepts, bare: as for `json_call`.
 
     Returns:
         Whether a call was found whose closing marker has not come yet.
     """
     scanner.record(marker)
-    scanner.in_call = True
     found = False
-    listed = False
+    listed = marker.endswith("[")
     while True:
         yield from scanner.space()
         char = yield from scanner.peek()
         if char == "{":
             if found:
                 scanner.record()
-            if not (yield from json_call(scanner, stops, accepts)):
+            if not (yield from json_call(scanner, stops, accepts, bare=bare)):
                 break
             found = True
         elif char == "[" and not (listed or found):
@@ -68,8 +69,15 @@ def marked_calls(
                 scanner.take(1)
                 yield from scanner.space()
             break
-    scanner.in_call = False
     if scanner.recording:
         scanner.reject()
         return found
-    return (yield from scanner.accept(closes)) is None
+    return (yield from scanner.accept(closes)) is None and not scanner.cut_short(closes)
+
+
+def bare_calls(scanner: Scanner, stops: Markers, closes: Markers, tools: Toolbox) -> Steps[bool]:
+    """Calls that nothing marks, at the cursor; only of declared tools."""
+    scanner.in_call = True
+    awaits_close = yield from marked_calls(scanner, "", stops, closes, tools.__contains__, bare=True)
+    scanner.in_call = False
+    return awaits_close
