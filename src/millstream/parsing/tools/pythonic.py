@@ -25,8 +25,7 @@ _OPENS = Markers(_MARKERS)
 
 
 def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
-    scanner.content.write((yield from scanner.space()))
-    if (yield from scanner.peek()) == "[":
+    if (yield from scanner.first(_OPENS)) == "[":
         scanner.in_call = True
         yield from python_calls(scanner, "", _CLOSES, tools, tools.__contains__)
         scanner.in_call = False
