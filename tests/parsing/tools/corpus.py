@@ -1,5 +1,7 @@
 """Outputs as models write them, and what they mean."""
 
+# ruff: noqa: E501 (an output is easier to read on one line)
+
 from __future__ import annotations
 
 from parsing.driver import Call, Case, Item, Thought
@@ -486,6 +488,8 @@ def _python() -> list[Case]:
             "<function_calls>get_time()\nget_weather(city='a')</function_calls>",
             [Call("get_time", "{}"), Call("get_weather", '{"city": "a"}')],
         ),
+        Case(p, "json", f'{{"name": "get_weather", "parameters": {PARIS}}}', [Call("get_weather", PARIS)]),
+        Case(p, "marked json", f'{start} {{"name": "f", "parameters": {PARIS}}}{end}', [Call("f", PARIS)]),
         Case(p, "a list", "[1, 2, 3] are numbers", ["[1, 2, 3] are numbers"]),
         Case(p, "a link", "[get_weather](http://x) is a tool", ["[get_weather](http://x) is a tool"]),
         Case(p, "unknown", "[foo(a=1)]", ["[foo(a=1)]"]),

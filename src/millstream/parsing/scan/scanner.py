@@ -165,6 +165,8 @@ class Scanner:
 
     def space(self) -> Steps[str]:
         """Reads white space and returns it."""
+        if self._at < len(self._text) and not self._text[self._at].isspace():
+            return ""
         parts: list[str] = []
         while True:
             found = _SPACE.match(self._text, self._at)
