@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 import uuid
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 
-from millstream.engine.protocol import SamplingParams, TokenEngine, TokenRequest, TokenStream
+from millstream.engine.protocol import TokenEngine, TokenRequest
 from millstream.ir.channel import merge
-from millstream.ir.deltas import Delta
 from millstream.ir.errors import context_length_exceeded, invalid, model_not_found
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream, ModelCard
-from millstream.ir.request import ChatRequest, CompletionRequest, Request, Sampling
+from millstream.ir.request import ChatRequest, CompletionRequest, Request
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
 from millstream.pipeline.choice import ChoiceDecoder, Parser
-
-LONG_TEXT = 32_768
-"""Characters beyond which a prompt is tokenised in a thread, so that it does not stall the streams of others."""
+from millstream.pipeline.completions import LONG_TEXT, Completer
+from millstream.pipeline.sequences import ChoiceStream, check_request, sampling_params
 
 ParserFactory = Callable[[ChatRequest], Parser | None]
 
@@ -49,6 +45,7 @@ class LocalProvider:
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
         self._parser = parser
+        self._completer = Completer(engine, tokenizer, self._table)
 
     def models(self) -> list[ModelCard]:
         return [ModelCard(id=self._name, created=self._created, context_length=self._engine.info.context_length)]
@@ -62,14 +59,16 @@ class LocalProvider:
         """
         if request.model != self._name:
             raise model_not_found(request.model, [self._name])
-        _check(request, self._engine.info.vocab_size)
+        check_request(request, self._engine.info.vocab_size)
+        if isinstance(request, CompletionRequest):
+            return await self._completer.stream(request)
         prompt = await self._prompt(request)
         context = self._engine.info.context_length
         if len(prompt) >= context:
-            raise context_length_exceeded(len(prompt), context, param=_prompt_field(request))
+            raise context_length_exceeded(len(prompt), context, param="messages")
         sequences = self._sequences(request, prompt, context - len(prompt))
         stop = StopStrings(request.sampling.stop)
-        choices: list[_ChoiceStream] = []
+        choices: list[ChoiceStream] = []
         try:
             for sequence in sequences:
                 decoder = ChoiceDecoder(
@@ -80,28 +79,20 @@ class LocalProvider:
                     stop_ids=frozenset(sequence.stop_ids),
                     min_tokens=sequence.min_tokens,
                     output=request.output,
-                    parser=self._parser(request) if self._parser and isinstance(request, ChatRequest) else None,
+                    parser=self._parser(request) if self._parser else None,
                 )
-                choices.append(_ChoiceStream(await self._engine.submit(sequence), decoder))
+                choices.append(ChoiceStream(await self._engine.submit(sequence), decoder))
         except BaseException:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
         return guard(choices[0]) if len(choices) == 1 else merge(choices)
 
-    async def _prompt(self, request: Request) -> list[int]:
-        if isinstance(request, ChatRequest):
-            prompt = await self._encode(self._render(request))
-        elif isinstance(request.prompt, str):
-            prompt = await self._encode(request.prompt)
-        else:
-            prompt = list(request.prompt)
-            _check_ids(prompt, self._engine.info.vocab_size, "prompt")
+    async def _prompt(self, request: ChatRequest) -> list[int]:
+        prompt = await self._encode(self._render(request))
         if not prompt and self._tokenizer.bos_id is not None:
             prompt = [self._tokenizer.bos_id]
         if not prompt:
-            raise invalid(
-                "The prompt is empty, and this model has no token to begin a text with.", param=_prompt_field(request)
-            )
+            raise invalid("The prompt is empty, and this model has no token to begin a text with.", param="messages")
         return prompt
 
     def _render(self, request: ChatRequest) -> str:
@@ -122,12 +113,12 @@ class LocalProvider:
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
 
-    def _sequences(self, request: Request, prompt: list[int], room: int) -> Iterable[TokenRequest]:
+    def _sequences(self, request: ChatRequest, prompt: list[int], room: int) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""
         sampling = request.sampling
         identity = uuid.uuid4().hex
         eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
-        params = _params(sampling, request.output.logprobs)
+        params = sampling_params(sampling, request.output.logprobs)
         for choice in range(request.n):
             yield TokenRequest(
                 id=f"{identity}-{choice}",
@@ -139,85 +130,4 @@ class LocalProvider:
                 choice=choice,
                 tenant=request.tenant,
                 priority=request.priority,
-            )
-
-
-class _ChoiceStream:
-    """Deltas of one choice, pulled from its token sequence; the sequence is aborted as soon as the choice has ended."""
-
-    def __init__(self, tokens: TokenStream, decoder: ChoiceDecoder) -> None:
-        self._tokens = tokens
-        self._decoder = decoder
-        self._ready: deque[Delta] = deque()
-        self._closed = False
-
-    def __aiter__(self) -> AsyncIterator[Delta]:
-        return self
-
-    async def __anext__(self) -> Delta:
-        while not self._ready:
-            if self._closed:
-                raise StopAsyncIteration
-            self._ready.extend(self._decoder.feed(await self._tokens.__anext__()))
-            if self._decoder.finished:
-                await self._abort()
-        return self._ready.popleft()
-
-    async def aclose(self) -> None:
-        self._ready.clear()
-        await self._abort()
-
-    async def _abort(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._tokens.aclose()
-
-
-def _prompt_field(request: Request) -> str:
-    return "messages" if isinstance(request, ChatRequest) else "prompt"
-
-
-def _params(sampling: Sampling, logprobs: int | None) -> SamplingParams:
-    seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & (1 << 64) - 1
-    return SamplingParams(
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-        min_p=sampling.min_p,
-        repetition_penalty=sampling.repetition_penalty,
-        presence_penalty=sampling.presence_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        logit_bias=sampling.logit_bias,
-        seed=seed,
-        logprobs=logprobs,
-    )
-
-
-def _check(request: Request, vocab_size: int) -> None:
-    """Refuse what no engine could honour."""
-    sampling = request.sampling
-    if request.n < 1:
-        raise invalid(f"n must be at least 1, not {request.n}.", param="n")
-    if sampling.max_tokens is not None and sampling.max_tokens < 1:
-        raise invalid(f"max_tokens must be at least 1, not {sampling.max_tokens}.", param="max_tokens")
-    if sampling.min_tokens < 0:
-        raise invalid(f"min_tokens must not be negative, but is {sampling.min_tokens}.", param="min_tokens")
-    if sampling.max_tokens is not None and sampling.min_tokens > sampling.max_tokens:
-        raise invalid(
-            f"min_tokens ({sampling.min_tokens}) must not exceed max_tokens ({sampling.max_tokens}).",
-            param="min_tokens",
-        )
-    if "" in sampling.stop:
-        raise invalid("A stop string must not be empty.", param="stop")
-    _check_ids(sampling.logit_bias, vocab_size, "logit_bias")
-    _check_ids(sampling.stop_token_ids, vocab_size, "stop_token_ids")
-    if isinstance(request, CompletionRequest) and request.echo:
-        raise invalid("echo is not supported: send the request without it and prepend the prompt.", param="echo")
-
-
-def _check_ids(ids: Iterable[int], vocab_size: int, param: str) -> None:
-    for token_id in ids:
-        if not 0 <= token_id < vocab_size:
-            raise invalid(
-                f"{param} names token {token_id}, but the model's token ids are 0 to {vocab_size - 1}.", param=param
             )

@@ -52,7 +52,7 @@ class AnswerRoute:
         except Exception:
             self._metrics.request(self._surface.NAME, "failed")
             raise
-        stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
+        stream = self._metrics.measured(source, self._surface.NAME, call.request.choices, since)
         if call.options.stream:
             response = sse_response(
                 stream,

@@ -13,9 +13,10 @@ from millstream.ir.request import Request
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds that the operator sets on what one request may ask for."""
+    """Bounds that the operator sets on what one request may ask for. ``sequences``: answers over all its prompts."""
 
     choices: int = 128
+    sequences: int = 128
     stop_strings: int = 16
     top_logprobs: int = 20
     json_depth: int = 32
