@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -61,6 +61,11 @@ class TinyGolden(NamedTuple):
     prompt: NDArray[np.int32]
     rows: NDArray[np.int32]
     logits: NDArray[np.float32]
+
+
+def golden_models(kind: Literal["greedy", "text"]) -> list[str]:
+    """The models of which a golden of this kind is committed."""
+    return sorted(path.stem.removesuffix(f"-{kind}") for path in GOLDENS.glob(f"*-{kind}.*"))
 
 
 def greedy_golden(model: str) -> GreedyGolden:
