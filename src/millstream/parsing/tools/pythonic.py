@@ -1,0 +1,45 @@
+"""Calls as a list in Python's notation (Llama 3.2 and 4, LFM2, OLMo 3, ToolACE, …):
+
+    [get_weather(city="Paris"), get_time(zone="CET")]
+
+Behind a marker (``<|python_start|>``, ``<|tool_call_start|>``, ``<function_calls>``) any name is a call; without one
+only the beginning of the answer can be, and only a list of declared tools.
+"""
+
+from __future__ import annotations
+
+from millstream.parsing.scan.markers import Markers
+from millstream.parsing.scan.scanner import Scanner, Steps
+from millstream.parsing.tools.format import Toolbox, ToolFormat
+from millstream.parsing.tools.shared.json_call import any_name
+from millstream.parsing.tools.shared.outer import text_and_calls
+from millstream.parsing.tools.shared.python_calls import python_calls
+
+_MARKERS = {
+    "<|python_start|>": "<|python_end|>",
+    "<|tool_call_start|>": "<|tool_call_end|>",
+    "<function_calls>": "</function_calls>",
+}
+_CLOSES = Markers(_MARKERS.values())
+_OPENS = Markers(_MARKERS)
+
+
+def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
+    scanner.content.write((yield from scanner.space()))
+    if (yield from scanner.peek()) == "[":
+        scanner.in_call = True
+        yield from python_calls(scanner, "", _CLOSES, tools, tools.__contains__)
+        scanner.in_call = False
+    yield from text_and_calls(
+        scanner, _OPENS, _CLOSES, lambda marker: python_calls(scanner, marker, _CLOSES, tools, any_name)
+    )
+
+
+FORMAT = ToolFormat(
+    name="pythonic",
+    steps=lambda tools: lambda scanner: _parser(scanner, tools),
+    detect=lambda source, tokens: (
+        any(marker in source or marker in tokens for marker in _MARKERS)
+        or "[func_name1(params_name1=params_value1" in source
+    ),
+)

@@ -1,0 +1,1 @@
+"""What several tool formats have in common."""
