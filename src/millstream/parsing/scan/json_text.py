@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import Scanner, Sink, Steps
@@ -40,7 +41,7 @@ class JsonReader:
         self._in_string = False
         self._escaped = False
         self._past_head = False
-        self._outside = re.compile("[" + re.escape('"{}[]' + "".join(sorted(stops.heads))) + "]")
+        self._outside = _structure_or(stops.heads)
 
     def no_marker(self) -> None:
         self._past_head = True
@@ -105,6 +106,11 @@ class JsonReader:
         return text[at] in self._stops.heads and (
             self._stops.match(text, at) is not None or self._stops.open_at(text, at)
         )
+
+
+@lru_cache(maxsize=64)
+def _structure_or(heads: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("[" + re.escape('"{}[]' + "".join(sorted(heads))) + "]")
 
 
 class StringDecoder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 class Markers:
@@ -13,8 +14,7 @@ class Markers:
         self.literals = tuple(sorted({literal for literal in literals if literal}, key=len, reverse=True))
         self.heads = frozenset(literal[0] for literal in self.literals)
         self._longest = max((len(literal) for literal in self.literals), default=0)
-        pattern = "|".join(re.escape(literal) for literal in self.literals)
-        self._pattern = re.compile(pattern or r"(?!)")
+        self._pattern = _alternatives(self.literals)
 
     def __contains__(self, literal: str) -> bool:
         return literal in self.literals
@@ -40,3 +40,9 @@ class Markers:
             if text[at] in self.heads and self.open_at(text, at):
                 return at
         return len(text)
+
+
+@lru_cache(maxsize=512)
+def _alternatives(literals: tuple[str, ...]) -> re.Pattern[str]:
+    """Parsers are made for every choice, from the same few sets."""
+    return re.compile("|".join(re.escape(literal) for literal in literals) or r"(?!)")

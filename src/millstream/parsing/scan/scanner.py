@@ -165,6 +165,8 @@ class Scanner:
 
     def space(self) -> Steps[str]:
         """Reads white space and returns it."""
+        if self._at < len(self._text) and not self._text[self._at].isspace():
+            return ""
         parts: list[str] = []
         while True:
             found = _SPACE.match(self._text, self._at)
@@ -172,6 +174,19 @@ class Scanner:
             if self._at < len(self._text) or self._special is not None or self.closed:
                 return "".join(parts)
             yield
+
+    def first(self, markers: Markers) -> Steps[str]:
+        """The first character of the visible text, unread, past white space (which is text) and control tokens; empty
+        at a control token of ``markers``.
+
+        Raises:
+            EndOfInput: there is none.
+        """
+        while True:
+            self.content.write((yield from self.space()))
+            char = yield from self.peek()
+            if char or not self.drop_special(markers):
+                return char
 
     def run(self, pattern: re.Pattern[str]) -> Steps[str]:
         """Reads the longest run of characters that ``pattern`` (of the form ``[…]*``) allows."""
@@ -196,13 +211,21 @@ class Scanner:
         return found
 
     def ahead(self, markers: Markers) -> Steps[str | None]:
-        """The marker that comes next, unread."""
+        """The marker that comes next, unread.
+
+        Raises:
+            EndOfInput: within a call the output ended here, or in what could have become one of the markers.
+        """
         while True:
             if self._at == len(self._text) and self._special in markers.literals:
                 return self._special
-            settled = self._special is not None or self.closed
-            if settled or not markers.open_at(self._text, self._at):
+            if self._special is not None or not markers.open_at(self._text, self._at):
                 return markers.match(self._text, self._at)
+            if self.closed and not self.in_call:
+                return markers.match(self._text, self._at)
+            if self.closed:
+                self.take(len(self._text) - self._at)
+                raise EndOfInput
             yield
 
     def until(self, markers: Markers, sink: Sink, *, awaited: bool = False) -> Steps[str]:
@@ -216,6 +239,11 @@ class Scanner:
         """
         while True:
             found = markers.find(self._text, self._at)
+            settled = self._special is not None or self.closed
+            if found is not None and not settled and markers.open_at(self._text, found.start()):
+                sink(self.take(found.start() - self._at))
+                yield
+                continue
             if found is not None:
                 sink(self.take(found.start() - self._at))
                 self.marker_was_special = False
@@ -239,15 +267,6 @@ class Scanner:
     def at_edge(self) -> bool:
         """After `space` or `run`: whether text ends here, at a control token or at the end of input."""
         return self._at == len(self._text)
-
-    def cut_short(self, markers: Markers) -> bool:
-        """Whether the input ended here, or within what could have become one of ``markers`` (which is read then)."""
-        if not self.closed or self._special is not None:
-            return False
-        if not (self.at_edge or markers.open_at(self._text, self._at)):
-            return False
-        self.take(len(self._text) - self._at)
-        return True
 
     def drop_special(self, stops: Markers) -> bool:
         """At a control token: drops it unless it is one of ``stops``. Whether one was dropped."""

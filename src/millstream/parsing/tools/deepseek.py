@@ -69,8 +69,7 @@ def _call(scanner: Scanner, marker: str) -> Steps[bool]:
     yield from scanner.space()
     if (yield from scanner.accept(_FENCE_CLOSE)) is not None:
         yield from scanner.space()
-    if (yield from scanner.accept(_ENDS)) is None:
-        scanner.cut_short(_ARGUMENT_ENDS)
+    yield from scanner.accept(_ENDS)
     return True
 
 

@@ -16,6 +16,9 @@ class Toolbox:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
 
+    def __len__(self) -> int:
+        return len(self._tools)
+
     def __contains__(self, name: str) -> bool:
         return name in self._tools
 

@@ -39,8 +39,7 @@ _NOTATION = syntax(["<escape>", '<|"|>', '"'])
 
 
 def _fenced(scanner: Scanner, tools: Toolbox) -> Steps[None]:
-    scanner.content.write((yield from scanner.space()))
-    first = yield from scanner.peek()
+    first = yield from scanner.first(_FENCE_ALL)
     scanner.in_call = first in {"{", "["}
     if first == "{":
         yield from bare_calls(scanner, _FENCE_ALL, _FENCE_END, tools)
@@ -75,7 +74,7 @@ def _native_call(scanner: Scanner) -> Steps[bool]:
     yield from literal(scanner, scanner.args, _NOTATION)
     scanner.end_call()
     yield from scanner.space()
-    return (yield from scanner.accept(_NATIVE_END)) is None and not scanner.cut_short(_NATIVE_END)
+    return (yield from scanner.accept(_NATIVE_END)) is None
 
 
 FORMAT = ToolFormat(

@@ -27,8 +27,7 @@ _STOPS = Markers([OPEN, CLOSE, "```"])
 
 
 def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
-    scanner.content.write((yield from scanner.space()))
-    if (yield from scanner.peek()) == "{":
+    if (yield from scanner.first(_STOPS)) == "{":
         yield from bare_calls(scanner, _STOPS, _CLOSES, tools)
     yield from text_and_calls(scanner, _OPENS, _CLOSES, lambda marker: _calls(scanner, marker, tools))
 

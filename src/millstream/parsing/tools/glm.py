@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from millstream.parsing.scan.markers import Markers
-from millstream.parsing.scan.scanner import Scanner, Steps
+from millstream.parsing.scan.scanner import EndOfInput, Scanner, Steps
 from millstream.parsing.tools.format import Toolbox, ToolFormat
 from millstream.parsing.tools.shared.arguments import ArgumentsWriter
 from millstream.parsing.tools.shared.outer import text_and_calls
@@ -53,23 +53,24 @@ class GlmCalls:
             if not (yield from self._parameter(scanner, arguments)):
                 break
             yield from scanner.space()
-        if scanner.cut_short(_AFTER_VALUE):
-            scanner.forget()
-            return True
         arguments.close()
         scanner.end_call()
         if scanner.recording:
             scanner.reject()
             return True
-        return (yield from scanner.accept(_CLOSE)) is None and not scanner.cut_short(_CLOSE)
+        return (yield from scanner.accept(_CLOSE)) is None
 
     def _parameter(self, scanner: Scanner, arguments: ArgumentsWriter) -> Steps[bool]:
         scanner.record("<arg_key>")
-        key = (yield from scanner.run(_KEY_TEXT)).strip()
-        closed = yield from scanner.accept(_KEY_CLOSE)
-        yield from scanner.space()
-        if not key or closed is None or (yield from scanner.accept(_VALUE)) is None:
-            return False
+        try:
+            key = (yield from scanner.run(_KEY_TEXT)).strip()
+            closed = yield from scanner.accept(_KEY_CLOSE)
+            yield from scanner.space()
+            if not key or closed is None or (yield from scanner.accept(_VALUE)) is None:
+                return False
+        except EndOfInput:
+            scanner.forget()
+            raise
         scanner.forget()
         value = arguments.value(key)
         yield from tagged_value(scanner, value, value.feed, _VALUE_CLOSE, _AFTER_VALUE)

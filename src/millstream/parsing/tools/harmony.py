@@ -25,6 +25,7 @@ _ENDS = Markers(["<|end|>", "<|call|>", "<|return|>", START, CHANNEL])
 _OPENS = Markers([START, CHANNEL])
 _HEADER = Markers([MESSAGE, CHANNEL, "<|constrain|>", START, "<|end|>"])
 _MESSAGE = Markers([MESSAGE])
+_BEGINNING = Markers([START, CHANNEL, MESSAGE])
 _RECIPIENT = Markers(["to="])
 _HEADER_WORDS = 6
 
@@ -67,20 +68,15 @@ class Harmony:
 
     def _beginning(self, scanner: Scanner) -> Steps[str]:
         """The prompt ends behind ``<|start|>assistant``, so the answer begins within a header, or else with text."""
-        gap = yield from scanner.space()
+        yield from scanner.first(_BEGINNING)
         if (yield from scanner.ahead(_RECIPIENT)) is not None:
             return START
-        marker = yield from scanner.accept(_OPENS)
-        if marker is not None:
-            return marker
-        if (yield from scanner.accept(_MESSAGE)) is not None:
-            gap = ""
-        scanner.content.write(gap)
-        return ""
+        marker = yield from scanner.accept(_BEGINNING)
+        return marker if marker is not None and marker in _OPENS else ""
 
     def _header(self, scanner: Scanner, marker: str) -> Steps[tuple[str, str | None]]:
         """Reads up to the message."""
-        parts = [marker]
+        parts = [CHANNEL if marker == CHANNEL else ""]
         try:
             while marker != MESSAGE:
                 marker = yield from scanner.until(_HEADER, parts.append)
@@ -97,7 +93,10 @@ class Harmony:
     def _body(self, scanner: Scanner, thoughts: TextChannel, channel: str, recipient: str | None) -> Steps[str]:
         """A message's text; returns the marker behind it."""
         if recipient is not None and self._calls:
-            return (yield from self._call(scanner, recipient.removeprefix("functions.")))
+            scanner.in_call = True
+            marker = yield from self._call(scanner, recipient.removeprefix("functions."))
+            scanner.in_call = False
+            return marker
         sink = thoughts.write if channel == "analysis" and recipient is None else scanner.content.write
         return (yield from scanner.until(_ENDS, sink))
 

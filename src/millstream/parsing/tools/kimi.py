@@ -53,8 +53,7 @@ def _call(scanner: Scanner, marker: str) -> Steps[bool]:
         scanner.args("{}")
     scanner.end_call()
     yield from scanner.space()
-    if (yield from scanner.accept(_ENDS)) is None:
-        scanner.cut_short(_ENDS)
+    yield from scanner.accept(_ENDS)
     return True
 
 

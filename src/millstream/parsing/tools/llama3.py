@@ -23,8 +23,7 @@ _NOTHING = Markers(())
 
 
 def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
-    scanner.content.write((yield from scanner.space()))
-    if (yield from scanner.peek()) in {"{", "["}:
+    if (yield from scanner.first(_TAG)) in {"{", "["}:
         yield from bare_calls(scanner, _TAG, _NOTHING, tools)
     yield from text_and_calls(scanner, _TAG, _NOTHING, lambda marker: marked_calls(scanner, marker, _TAG, _NOTHING))
 

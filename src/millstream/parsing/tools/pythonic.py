@@ -3,7 +3,8 @@
     [get_weather(city="Paris"), get_time(zone="CET")]
 
 Behind a marker (``<|python_start|>``, ``<|tool_call_start|>``, ``<function_calls>``) any name is a call; without one
-only the beginning of the answer can be, and only a list of declared tools.
+only the beginning of the answer can be, and only a list of declared tools. Llama 4 is taught JSON objects as well, so
+``{"name": …, "parameters": {…}}`` is read in both places.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import Scanner, Steps
 from millstream.parsing.tools.format import Toolbox, ToolFormat
 from millstream.parsing.tools.shared.json_call import any_name
+from millstream.parsing.tools.shared.marked_json import bare_calls, marked_calls
 from millstream.parsing.tools.shared.outer import text_and_calls
 from millstream.parsing.tools.shared.python_calls import python_calls
 
@@ -22,17 +24,25 @@ _MARKERS = {
 }
 _CLOSES = Markers(_MARKERS.values())
 _OPENS = Markers(_MARKERS)
+_STOPS = Markers([*_MARKERS, *_MARKERS.values()])
 
 
 def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
-    scanner.content.write((yield from scanner.space()))
-    if (yield from scanner.peek()) == "[":
+    first = yield from scanner.first(_OPENS)
+    if first == "{":
+        yield from bare_calls(scanner, _STOPS, _CLOSES, tools)
+    elif first == "[":
         scanner.in_call = True
         yield from python_calls(scanner, "", _CLOSES, tools, tools.__contains__)
         scanner.in_call = False
-    yield from text_and_calls(
-        scanner, _OPENS, _CLOSES, lambda marker: python_calls(scanner, marker, _CLOSES, tools, any_name)
-    )
+    yield from text_and_calls(scanner, _OPENS, _CLOSES, lambda marker: _calls(scanner, marker, tools))
+
+
+def _calls(scanner: Scanner, marker: str, tools: Toolbox) -> Steps[bool]:
+    marker += yield from scanner.space()
+    if (yield from scanner.peek()) == "{":
+        return (yield from marked_calls(scanner, marker, _STOPS, _CLOSES))
+    return (yield from python_calls(scanner, marker, _CLOSES, tools, any_name))
 
 
 FORMAT = ToolFormat(

@@ -13,6 +13,7 @@ from typing import Any
 from millstream.parsing.scan.scanner import Sink
 
 _STRING = frozenset({"string"})
+_NUMBER_START = frozenset("-0123456789")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -78,7 +79,10 @@ class TextValue:
         """The output ended within the value: what was read of it, in the form it would most likely have had."""
         if self._parts is not None:
             text = "".join(self._parts).strip()
-            as_written = text[:1] in {"{", "["} or not (self._types is None or "string" in self._types)
+            if text[:1] in {"{", "["}:
+                as_written = self._types is None or bool(self._types & {"array", "object"})
+            else:
+                as_written = self._types is not None and "string" not in self._types and text[:1] in _NUMBER_START
             self._sink(text if as_written else '"' + escaped(text))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millstream.parsing.scan.markers import Markers
-from millstream.parsing.scan.scanner import Scanner, Sink, Steps
+from millstream.parsing.scan.scanner import EndOfInput, Scanner, Sink, Steps
 from millstream.parsing.tools.shared.arguments import escaped
 
 _WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
@@ -122,6 +122,8 @@ def _next_member(scanner: Scanner, sink: Sink, open_: list[_Container]) -> Steps
 def _atom(scanner: Scanner, sink: Sink, notation: Syntax, *, key: bool) -> Steps[bool]:
     """A number, a word, or a string with a prefix."""
     atom = yield from scanner.run(_ATOM)
+    if scanner.at_edge and scanner.closed:
+        raise EndOfInput
     if not atom:
         return False
     if notation.escapes and atom.lower() in {"r", "u", "f", "b"}:
@@ -153,7 +155,7 @@ def _string(scanner: Scanner, sink: Sink, quote: str, notation: Syntax) -> Steps
     """From behind the opening quote to behind the closing one."""
     sink('"')
     ends = Markers([quote, "\\"]) if notation.escapes else Markers([quote])
-    while (yield from scanner.until(ends, lambda text: sink(escaped(text)))) != quote:
+    while (yield from scanner.until(ends, lambda text: sink(escaped(text)), awaited=True)) != quote:
         yield from _escape(scanner, sink)
     sink('"')
 

@@ -72,7 +72,7 @@ def marked_calls(
     if scanner.recording:
         scanner.reject()
         return found
-    return (yield from scanner.accept(closes)) is None and not scanner.cut_short(closes)
+    return (yield from scanner.accept(closes)) is None
 
 
 def bare_calls(scanner: Scanner, stops: Markers, closes: Markers, tools: Toolbox) -> Steps[bool]:

@@ -49,7 +49,7 @@ def python_calls(
     if scanner.recording:
         scanner.reject()
         return found
-    return (yield from scanner.accept(closes)) is None and not scanner.cut_short(closes)
+    return (yield from scanner.accept(closes)) is None
 
 
 def _call(scanner: Scanner, tools: Toolbox, accepts: Callable[[str], bool]) -> Steps[bool]:

@@ -80,9 +80,6 @@ class TaggedCalls:
             if not (yield from self._parameter(scanner, arguments)):
                 break
             yield from scanner.space()
-        if scanner.cut_short(self._after_value):
-            scanner.forget()
-            return True
         arguments.close()
         scanner.end_call()
         if scanner.recording:
@@ -94,8 +91,12 @@ class TaggedCalls:
 
     def _parameter(self, scanner: Scanner, arguments: ArgumentsWriter) -> Steps[bool]:
         scanner.record(self._tags.key_open)
-        key = yield from scanner.run(_NAME)
-        end = yield from scanner.accept(self._key_ends)
+        try:
+            key = yield from scanner.run(_NAME)
+            end = yield from scanner.accept(self._key_ends)
+        except EndOfInput:
+            scanner.forget()
+            raise
         if not key or end is None:
             return False
         scanner.forget()
@@ -120,8 +121,6 @@ def tagged_value(scanner: Scanner, value: TextValue, sink: Sink, close: Markers,
             gap = yield from scanner.space()
             if (yield from scanner.ahead(after)) is not None:
                 break
-            if scanner.cut_short(after):
-                raise EndOfInput
             if scanner.at_edge:
                 break
             sink(marker + gap)
