@@ -244,7 +244,9 @@ class OwnIds(Tags):
     """A parser whose model names its calls, the same way each time."""
 
     def feed(self, piece: Piece) -> list[Event]:
-        return [CallStart(event.name, "own") if isinstance(event, CallStart) else event for event in super().feed(piece)]
+        return [
+            CallStart(event.name, "own") if isinstance(event, CallStart) else event for event in super().feed(piece)
+        ]
 
 
 def test_a_models_own_call_id_is_kept_unless_it_repeats_it() -> None:

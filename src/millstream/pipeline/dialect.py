@@ -34,7 +34,6 @@ class Turn(NamedTuple):
         prompt: the rendered conversation.
         parser: makes the parser of each choice; None: all its text is visible.
         grammar: what the answer must be, as `millstream.pipeline.grammar` writes it; None: anything.
-        rules: the parts of the grammar with the request field that each comes from, for complaints.
     """
 
     prompt: str
@@ -118,7 +117,9 @@ class Dialect:
     @property
     def _may_be_generic(self) -> bool:
         """Whether the generic format can stand in: not where one parser does reasoning and calls."""
-        return TOOL_FORMATS[self.tool_format].reasoning is None and bool(self._reasoning.open or self._reasoning is NONE)
+        return TOOL_FORMATS[self.tool_format].reasoning is None and bool(
+            self._reasoning.open or self._reasoning is NONE
+        )
 
     def _rules(self, request: ChatRequest, calls: Rule | None) -> list[Rule]:
         """The alternatives of a constrained answer; none: it is free."""
