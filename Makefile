@@ -46,7 +46,8 @@ bench: $(INSTALLED) ## measure start-up, memory and speed (ARGS=...)
 oracle: $(VENV_READY) ## write the golden files anew with Transformers (heavy: torch, in its own environment)
 	@test -x $(VENV)-oracle/bin/python || $(BIN)/python -m venv $(VENV)-oracle
 	@$(VENV)-oracle/bin/python -m pip install -q -r tools/oracle-requirements.txt
-	@$(VENV)-oracle/bin/python tools/oracle.py $(ARGS)
+	@if [ -n "$(ARGS)" ]; then $(VENV)-oracle/bin/python tools/oracle.py $(ARGS); \
+	  else for part in tiny greedy text; do $(VENV)-oracle/bin/python tools/oracle.py $$part || exit 1; done; fi
 
 test-models: $(INSTALLED)
 	@$(BIN)/millstream pull --quiet --to "$(TEST_MODELS)" --all \

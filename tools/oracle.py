@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 from reference.checkpoint import differences  # noqa: E402
 from reference.golden import write_greedy, write_text, write_tiny  # noqa: E402
 from reference.variants import report  # noqa: E402
+
 from support.goldens import GOLDENS  # noqa: E402
 from support.real_models import REAL_MODELS, real_model  # noqa: E402
 from support.tiny_cases import TINY_CASES  # noqa: E402

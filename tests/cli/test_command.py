@@ -32,12 +32,12 @@ def test_help_lists_the_commands_and_exit_codes() -> None:
     result = millstream("--help")
     assert result.code == 0
     assert result.err == ""
-    for word in ("serve", "run", "chat", "pull", "list", "Exit codes", "--version"):
+    for word in ("serve", "run", "chat", "pull", "list", "bench", "Exit codes", "--version"):
         assert word in result.out
     assert "\x1b" not in result.out
 
 
-@pytest.mark.parametrize("command", ["serve", "run", "chat", "pull", "list"])
+@pytest.mark.parametrize("command", ["serve", "run", "chat", "pull", "list", "bench"])
 def test_each_command_has_help(command: str) -> None:
     result = millstream(command, "--help")
     assert result.code == 0
@@ -46,7 +46,7 @@ def test_each_command_has_help(command: str) -> None:
 
 def test_help_loads_neither_server_nor_engine() -> None:
     code = (
-        "import sys\nfrom millstream.cli.main import app\n"
+        "import sys\nfrom millstream.cli.app import app\n"
         "try: app(['serve', '--help'])\nexcept SystemExit: pass\n"
         "print(*[name for name in ('numpy', 'uvicorn', 'starlette', 'tokenizers', 'jinja2') if name in sys.modules])"
     )

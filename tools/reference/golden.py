@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from support.goldens import TOP, GreedyGolden, GreedyRun, file_sha256
-from support.tiny_cases import TinyCase
 from transformers import PreTrainedModel
 
 from reference.checkpoint import Checkpoint, load_reference
 from reference.prompts import CHATS, PLAIN, TEXT
 from reference.tokens import chat_text, encode, load_tokenizer
+from support.goldens import TOP, GreedyGolden, GreedyRun, file_sha256
+from support.tiny_cases import TinyCase
 
 MAX_NEW_TOKENS = 48
 TEXT_TOKENS = 500
@@ -40,19 +40,22 @@ def prompts(path: Path) -> Iterator[tuple[str, list[int]]]:
 
 def write_greedy(path: Path, target: Path) -> None:
     """Greedy continuations, by Transformers' own ``generate``."""
-    model = load_reference(path)
+    pairs = list(prompts(path))
     eos = int(Checkpoint(path)["tokenizer.ggml.eos_token_id"])
-    runs = [GreedyRun(text, ids, *_continue(model, ids, eos)) for text, ids in prompts(path)]
+    answers = _continue(load_reference(path), [ids for _, ids in pairs], eos)
+    runs = [GreedyRun(text, ids, *answer) for (text, ids), answer in zip(pairs, answers, strict=True)]
     golden = GreedyGolden(sha256=file_sha256(path), runs=runs)
     target.write_bytes(msgspec.json.format(msgspec.json.encode(golden), indent=0) + b"\n")
 
 
 @torch.inference_mode()
-def _continue(model: PreTrainedModel, prompt: list[int], eos: int) -> tuple[list[int], list[float]]:
-    ids = torch.tensor([prompt])
+def _continue(model: PreTrainedModel, prompts: list[list[int]], eos: int) -> list[tuple[list[int], list[float]]]:
+    """Tokens and gaps of each prompt. All run in one batch, padded on the left where attention does not look."""
+    width = max(map(len, prompts))
+    padding = [width - len(prompt) for prompt in prompts]
     out: Any = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
+        torch.tensor([[eos] * pad + prompt for pad, prompt in zip(padding, prompts, strict=True)]),
+        attention_mask=torch.tensor([[0] * pad + [1] * (width - pad) for pad in padding]),
         do_sample=False,
         max_new_tokens=MAX_NEW_TOKENS,
         eos_token_id=eos,
@@ -60,9 +63,13 @@ def _continue(model: PreTrainedModel, prompt: list[int], eos: int) -> tuple[list
         return_dict_in_generate=True,
         output_logits=True,
     )
-    best = torch.stack([step[0] for step in out.logits]).topk(2).values
-    tokens = out.sequences[0, len(prompt) :].tolist()
-    return tokens, [round(gap, 5) for gap in (best[:, 0] - best[:, 1]).tolist()]
+    best = torch.stack(out.logits, dim=1).topk(2).values
+    gaps = (best[..., 0] - best[..., 1]).tolist()
+    answers: list[tuple[list[int], list[float]]] = []
+    for tokens, row in zip(out.sequences[:, width:].tolist(), gaps, strict=True):
+        length = tokens.index(eos) + 1 if eos in tokens else len(tokens)
+        answers.append((tokens[:length], [round(gap, 5) for gap in row[:length]]))
+    return answers
 
 
 def text_tokens(path: Path) -> NDArray[np.int32]:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from support.goldens import bucket_kl, full_kl, log_softmax, text_golden
 from torch import nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import repeat_kv
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from reference.checkpoint import load_reference
 from reference.golden import all_logits
+from support.goldens import bucket_kl, full_kl, log_softmax, text_golden
 
 GROUP = 32
 CHUNK = 50
@@ -48,16 +49,13 @@ def _eager_half_kv(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
+    attention_mask: torch.Tensor,
+    scaling: float,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     keys = repeat_kv(key.half().float(), module.num_key_value_groups)
     values = repeat_kv(value.half().float(), module.num_key_value_groups)
-    if attention_mask is None:
-        size = query.shape[2]
-        attention_mask = torch.full((size, size), float("-inf")).triu(1)
-    scores = query @ keys.transpose(2, 3) * (scaling or module.head_dim**-0.5) + attention_mask
+    scores = query @ keys.transpose(2, 3) * scaling + attention_mask
     return (scores.softmax(dim=-1) @ values).transpose(1, 2).contiguous(), None
 
 
@@ -111,3 +109,4 @@ def _candidates(path: Path, tokens: NDArray[np.int32]) -> Iterator[tuple[str, ND
 
 
 AttentionInterface.register("eager_half_kv", _eager_half_kv)
+AttentionMaskInterface.register("eager_half_kv", eager_mask)

@@ -131,7 +131,7 @@ static void store_kv(const float* k, const float* v, int dims, uint16_t* key, ui
 }
 
 // One group of 32: scale = max|x| / 32512, integers to nearest (ties to even).
-static void quantize_group(const float* x, int16_t* q16, int8_t* hi, int8_t* lo, float* scale_out, float* sum_out) {
+static void quantize_group(const float* x, QuantizedGroup& out) {
     F8 v[4];
     for (int i = 0; i < 4; ++i) v[i] = load8(x + 8 * i);
     const F8 m = max8(max8(abs8(v[0]), abs8(v[1])), max8(abs8(v[2]), abs8(v[3])));
@@ -158,28 +158,23 @@ static void quantize_group(const float* x, int16_t* q16, int8_t* hi, int8_t* lo,
     int32_t sum = 0;
     for (int i = 0; i < 8; ++i) sum += sums[i];
     for (int i = 0; i < kGroup; i += 4) {
-        q16[i] = static_cast<int16_t>(a[i]);
-        q16[i + 1] = static_cast<int16_t>(a[i + 2]);
-        q16[i + 2] = static_cast<int16_t>(a[i + 1]);
-        q16[i + 3] = static_cast<int16_t>(a[i + 3]);
+        out.q16[i] = static_cast<int16_t>(a[i]);
+        out.q16[i + 1] = static_cast<int16_t>(a[i + 2]);
+        out.q16[i + 2] = static_cast<int16_t>(a[i + 1]);
+        out.q16[i + 3] = static_cast<int16_t>(a[i + 3]);
     }
     for (int i = 0; i < kGroup; ++i) {
-        hi[i] = static_cast<int8_t>((a[i] + 128) >> 8);
-        lo[i] = static_cast<int8_t>(a[i]);
+        out.hi[i] = static_cast<int8_t>((a[i] + 128) >> 8);
+        out.lo[i] = static_cast<int8_t>(a[i]);
     }
-    *scale_out = step;
-    *sum_out = step * static_cast<float>(sum);
+    out.scale = step;
+    out.sum = step * static_cast<float>(sum);
 }
 
 static void quantize(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
     for (int row = begin; row < end; ++row) {
         const float* x = a.f32 + row * a.stride;
-        const int64_t base = static_cast<int64_t>(row) * a.cols;
-        const int64_t group_base = static_cast<int64_t>(row) * a.groups;
-        for (int g = group_begin; g < group_end; ++g) {
-            const int64_t i = base + g * kGroup;
-            quantize_group(x + g * kGroup, a.q16 + i, a.hi + i, a.lo + i, a.scales + group_base + g,
-                           a.sums + group_base + g);
-        }
+        QuantizedGroup* groups = a.quantized + static_cast<int64_t>(row) * a.groups;
+        for (int g = group_begin; g < group_end; ++g) quantize_group(x + g * kGroup, groups[g]);
     }
 }

@@ -16,34 +16,9 @@ LANES __m256i broadcast_dword(const void* p) {
     return _mm256_set1_epi32(word);
 }
 
-// What the group loop needs of R activation rows.
-template <int R>
-struct Rows {
-    const int16_t* q16[R];
-    const int8_t* hi[R];
-    const int8_t* lo[R];
-    const float* scales[R];
-    const float* sums[R];
-};
-
-template <int R>
-LANES Rows<R> rows_at(const ActivationsView& a, int row) {
-    Rows<R> rows;
-    for (int r = 0; r < R; ++r) {
-        const int64_t base = static_cast<int64_t>(row + r) * a.cols;
-        const int64_t groups = static_cast<int64_t>(row + r) * a.groups;
-        rows.q16[r] = a.q16 + base;
-        rows.hi[r] = a.hi + base;
-        rows.lo[r] = a.lo + base;
-        rows.scales[r] = a.scales + groups;
-        rows.sums[r] = a.sums + groups;
-    }
-    return rows;
-}
-
 // dots[r] of 8 output rows for one group. Each byte product pair is at most 15 * 128 * 2, so 8 quads fit 16 bits.
 template <int R>
-LANES void dot_u4(const uint8_t* w, const Rows<R>& x, int g, __m256i* dots) {
+LANES void dot_u4(const uint8_t* w, const QuantizedGroup* const* x, __m256i* dots) {
     const __m256i mask = _mm256_set1_epi8(15);
     __m256i hi[R], lo[R];
     for (int r = 0; r < R; ++r) hi[r] = lo[r] = _mm256_setzero_si256();
@@ -52,12 +27,12 @@ LANES void dot_u4(const uint8_t* w, const Rows<R>& x, int g, __m256i* dots) {
         const __m256i bytes = load_bytes(w + quad * kTileRows * 4);
         const __m256i first = _mm256_and_si256(bytes, mask);
         const __m256i second = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
-        const int at = g * kGroup + quad * 4;
+        const int at = quad * 4;
         for (int r = 0; r < R; ++r) {
-            hi[r] = _mm256_add_epi16(hi[r], _mm256_maddubs_epi16(first, broadcast_dword(x.hi[r] + at)));
-            lo[r] = _mm256_add_epi16(lo[r], _mm256_maddubs_epi16(first, broadcast_dword(x.lo[r] + at)));
-            hi[r] = _mm256_add_epi16(hi[r], _mm256_maddubs_epi16(second, broadcast_dword(x.hi[r] + at + 16)));
-            lo[r] = _mm256_add_epi16(lo[r], _mm256_maddubs_epi16(second, broadcast_dword(x.lo[r] + at + 16)));
+            hi[r] = _mm256_add_epi16(hi[r], _mm256_maddubs_epi16(first, broadcast_dword(x[r]->hi + at)));
+            lo[r] = _mm256_add_epi16(lo[r], _mm256_maddubs_epi16(first, broadcast_dword(x[r]->lo + at)));
+            hi[r] = _mm256_add_epi16(hi[r], _mm256_maddubs_epi16(second, broadcast_dword(x[r]->hi + at + 16)));
+            lo[r] = _mm256_add_epi16(lo[r], _mm256_maddubs_epi16(second, broadcast_dword(x[r]->lo + at + 16)));
         }
     }
     for (int r = 0; r < R; ++r)
@@ -67,35 +42,38 @@ LANES void dot_u4(const uint8_t* w, const Rows<R>& x, int g, __m256i* dots) {
 
 // dots[r] of 8 output rows over quads [kBegin, kEnd) of one group: bytes widened to 16 bits, even and odd apart.
 template <int R, int kBegin, int kEnd>
-LANES void dot_i8(const uint8_t* w, const Rows<R>& x, int g, __m256i* dots) {
+LANES void dot_i8(const uint8_t* w, const QuantizedGroup* const* x, __m256i* dots) {
     for (int r = 0; r < R; ++r) dots[r] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int quad = kBegin; quad < kEnd; ++quad) {
         const __m256i bytes = load_bytes(w + quad * kTileRows * 4);
         const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
         const __m256i odd = _mm256_srai_epi16(bytes, 8);
-        const int at = g * kGroup + quad * 4;
+        const int at = quad * 4;
         for (int r = 0; r < R; ++r) {
-            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(even, broadcast_dword(x.q16[r] + at)));
-            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(odd, broadcast_dword(x.q16[r] + at + 2)));
+            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(even, broadcast_dword(x[r]->q16 + at)));
+            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(odd, broadcast_dword(x[r]->q16 + at + 2)));
         }
     }
 }
 
 template <int R>
-LANES void accumulate(const __m256i* dots, __m256 scales, const Rows<R>& x, int g, __m256* acc) {
+LANES void accumulate(const __m256i* dots, __m256 scales, const QuantizedGroup* const* x, __m256* acc) {
     for (int r = 0; r < R; ++r) {
-        const __m256 factor = _mm256_mul_ps(scales, _mm256_set1_ps(x.scales[r][g]));
+        const __m256 factor = _mm256_mul_ps(scales, _mm256_set1_ps(x[r]->scale));
         acc[r] = _mm256_add_ps(acc[r], _mm256_mul_ps(_mm256_cvtepi32_ps(dots[r]), factor));
     }
 }
 
 // Eight output rows (half a tile) times R activation rows.
 template <Format kFormat, bool kMins, int R>
-LANES void matmul_half_tile(const MatrixView& w, int tile, int half, const Rows<R>& x, float* out, int64_t out_stride) {
+LANES void matmul_half_tile(const MatrixView& w, int tile, int half, const QuantizedGroup* rows, float* out,
+                            int64_t out_stride) {
     constexpr int group_bytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup;
     __m256 acc[R], acc_min[R];
     for (int r = 0; r < R; ++r) acc[r] = acc_min[r] = _mm256_setzero_ps();
+    const QuantizedGroup* x[R];
+    for (int r = 0; r < R; ++r) x[r] = rows + static_cast<int64_t>(r) * w.groups;
     for (int g = 0; g < w.groups; ++g) {
         const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
         const uint8_t* bytes = w.data + group * group_bytes + half * 32;
@@ -103,23 +81,24 @@ LANES void matmul_half_tile(const MatrixView& w, int tile, int half, const Rows<
         __m256i dots[R];
         if constexpr (kFormat == Format::I8G16) {
             const int64_t pair = group * 2 * kTileRows + half * 8;
-            dot_i8<R, 0, 4>(bytes, x, g, dots);
-            accumulate<R>(dots, load_scales(w.scales, w.half_scales, pair), x, g, acc);
-            dot_i8<R, 4, 8>(bytes, x, g, dots);
-            accumulate<R>(dots, load_scales(w.scales, w.half_scales, pair + kTileRows), x, g, acc);
+            dot_i8<R, 0, 4>(bytes, x, dots);
+            accumulate<R>(dots, load_scales(w.scales, w.half_scales, pair), x, acc);
+            dot_i8<R, 4, 8>(bytes, x, dots);
+            accumulate<R>(dots, load_scales(w.scales, w.half_scales, pair + kTileRows), x, acc);
         } else {
             if constexpr (kFormat == Format::U4) {
-                dot_u4<R>(bytes, x, g, dots);
+                dot_u4<R>(bytes, x, dots);
             } else {
-                dot_i8<R, 0, 8>(bytes, x, g, dots);
+                dot_i8<R, 0, 8>(bytes, x, dots);
             }
-            accumulate<R>(dots, load_scales(w.scales, w.half_scales, lanes), x, g, acc);
+            accumulate<R>(dots, load_scales(w.scales, w.half_scales, lanes), x, acc);
         }
         if constexpr (kMins) {
             const __m256 mins = load_scales(w.mins, w.half_scales, lanes);
             for (int r = 0; r < R; ++r)
-                acc_min[r] = _mm256_add_ps(acc_min[r], _mm256_mul_ps(mins, _mm256_set1_ps(x.sums[r][g])));
+                acc_min[r] = _mm256_add_ps(acc_min[r], _mm256_mul_ps(mins, _mm256_set1_ps(x[r]->sum)));
         }
+        for (int r = 0; r < R; ++r) ++x[r];
     }
     for (int r = 0; r < R; ++r) {
         const __m256 result = kMins ? _mm256_add_ps(acc[r], acc_min[r]) : acc[r];
@@ -130,7 +109,7 @@ LANES void matmul_half_tile(const MatrixView& w, int tile, int half, const Rows<
 template <Format kFormat, bool kMins, int R>
 static void matmul_tile_rows(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out,
                              int64_t out_stride) {
-    const Rows<R> x = rows_at<R>(a, row);
+    const QuantizedGroup* x = a.quantized + static_cast<int64_t>(row) * a.groups;
     float* y = out + row * out_stride + tile * kTileRows;
     matmul_half_tile<kFormat, kMins, R>(w, tile, 0, x, y, out_stride);
     matmul_half_tile<kFormat, kMins, R>(w, tile, 1, x, y, out_stride);

@@ -5,7 +5,7 @@ LANES float load_scale(const void* scales, bool half, int64_t i) {
     return half ? half_to_float(static_cast<const uint16_t*>(scales)[i]) : static_cast<const float*>(scales)[i];
 }
 
-// Position of input j of a quad within q16 (see ActivationsView).
+// Position of input j of a quad within q16 (see QuantizedGroup).
 LANES int quad_order(int j) { return j == 1 ? 2 : j == 2 ? 1 : j; }
 
 // dots[lane] = sum over quads [begin, end) of one group's weights times activations.
@@ -41,26 +41,24 @@ static void matmul_tile(const MatrixView& w, int tile, const ActivationsView& a,
     for (int g = 0; g < w.groups; ++g) {
         const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
         const uint8_t* bytes = w.data + group * (kU4 ? kTileRows * kGroup / 2 : kTileRows * kGroup);
-        const int16_t* x = a.q16 + static_cast<int64_t>(row) * a.cols + g * kGroup;
-        const float step = a.scales[static_cast<int64_t>(row) * a.groups + g];
-        const float sum = a.sums[static_cast<int64_t>(row) * a.groups + g];
+        const QuantizedGroup& x = a.quantized[static_cast<int64_t>(row) * a.groups + g];
         for (int part = 0; part < (kSplit ? 2 : 1); ++part) {
             int32_t dots[kTileRows];
             if constexpr (kU4) {
-                dot_u4(bytes, x, dots);
+                dot_u4(bytes, x.q16, dots);
             } else {
                 const auto* weights = reinterpret_cast<const int8_t*>(bytes);
-                dot_i8(weights, x, kSplit ? part * 4 : 0, kSplit ? part * 4 + 4 : 8, dots);
+                dot_i8(weights, x.q16, kSplit ? part * 4 : 0, kSplit ? part * 4 + 4 : 8, dots);
             }
             const int64_t scale_base = (kSplit ? group * 2 + part : group) * kTileRows;
             for (int lane = 0; lane < kTileRows; ++lane) {
-                const float factor = load_scale(w.scales, w.half_scales, scale_base + lane) * step;
+                const float factor = load_scale(w.scales, w.half_scales, scale_base + lane) * x.scale;
                 acc[lane] = acc[lane] + static_cast<float>(dots[lane]) * factor;
             }
         }
         if (!w.mins) continue;
         for (int lane = 0; lane < kTileRows; ++lane)
-            acc_min[lane] = acc_min[lane] + load_scale(w.mins, w.half_scales, group * kTileRows + lane) * sum;
+            acc_min[lane] = acc_min[lane] + load_scale(w.mins, w.half_scales, group * kTileRows + lane) * x.sum;
     }
     for (int lane = 0; lane < kTileRows; ++lane) out[lane] = w.mins ? acc[lane] + acc_min[lane] : acc[lane];
 }

@@ -29,18 +29,21 @@ struct MatrixView {
     const void* mins;
 };
 
-// Rows of activations [n, cols]: as f32 and, if cols is a multiple of 32, quantised per group of 32:
-// a = 256 * hi + lo, x ~ a * scale. In q16, each quad of inputs is in the order 0, 2, 1, 3, so that a dword pairs with the
-// even or with the odd bytes of a weight dword. sums: scale * (sum of the group's integers).
+// 32 quantised activations a = 256 * hi + lo, x ~ a * scale. In q16, each quad of inputs is in the order 0, 2, 1, 3, so
+// that a dword pairs with the even or with the odd bytes of a weight dword. sum: scale * (sum of the integers).
+struct QuantizedGroup {
+    int8_t hi[kGroup];
+    int8_t lo[kGroup];
+    int16_t q16[kGroup];
+    float scale, sum;
+};
+
+// Rows of activations [n, cols]: as f32 and quantised, one record per group so that a kernel follows one pointer per row.
 struct ActivationsView {
     int cols, groups;
     int64_t stride;  // floats between rows of f32
     float* f32;
-    int16_t* q16;  // [n, cols]
-    int8_t* hi;    // [n, cols]
-    int8_t* lo;    // [n, cols]
-    float* scales;  // [n, groups]
-    float* sums;    // [n, groups]
+    QuantizedGroup* quantized;  // [n, groups]
 };
 
 // One piece of attention: `rows` consecutive tokens of one sequence, the `group` query heads that share one KV head, and

@@ -20,16 +20,11 @@ size_t product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_ca
 }  // namespace
 
 ActivationBuffer::ActivationBuffer(int n, int width)
-    : f32_(product(n, padded(width))),
-      scales_(product(n, width / kGroup)),
-      sums_(product(n, width / kGroup)),
-      q16_(product(n, width)),
-      hi_(product(n, width)),
-      lo_(product(n, width)) {}
+    : f32_(product(n, padded(width))), quantized_(product(n, width / kGroup)) {}
 
 ActivationsView ActivationBuffer::view(int cols) const {
-    return {.cols = cols, .groups = cols / kGroup, .stride = padded(cols), .f32 = f32_.data(), .q16 = q16_.data(),
-            .hi = hi_.data(), .lo = lo_.data(), .scales = scales_.data(), .sums = sums_.data()};
+    return {.cols = cols, .groups = cols / kGroup, .stride = padded(cols), .f32 = f32_.data(),
+            .quantized = quantized_.data()};
 }
 
 Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {

@@ -19,9 +19,8 @@ public:
     ActivationsView view(int cols) const;
 
 private:
-    Buffer<float> f32_, scales_, sums_;
-    Buffer<int16_t> q16_;
-    Buffer<int8_t> hi_, lo_;
+    Buffer<float> f32_;
+    Buffer<QuantizedGroup> quantized_;
 };
 
 // Consecutive new tokens of one sequence that attention handles together.

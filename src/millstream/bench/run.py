@@ -1,0 +1,168 @@
+"""One benchmark run: load the model, run the plan, look at memory and at what the machine could do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream import __version__
+from millstream.bench.engine import CaseResults, Overhead, measure_overhead, run_plan, run_together
+from millstream.bench.limits import Bandwidth, read_bandwidth
+from millstream.bench.plan import BenchError, Plan, standard_plan
+from millstream.bench.server import ServerStart, measure_server_start
+from millstream.bench.system import CpuMeter, peak_resident_bytes, resident_bytes, seconds_alive
+
+if TYPE_CHECKING:
+    from millstream.engine.core import EngineCore
+    from millstream.engine.protocol import EngineInfo
+
+OVERHEAD_SEQUENCES = 16
+OVERHEAD_CONTEXT = 256
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """``plan`` None: the standard plan, ``quick`` a shorter form of it. ``extras``: also measure the machine's memory
+    bandwidth, the share of Python in a step and the start of a server. ``step_tokens`` None: the engine's default."""
+
+    plan: Plan | None = None
+    threads: int = 0
+    step_tokens: int | None = None
+    quick: bool = False
+    extras: bool = True
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was measured. ``load_s`` and ``first_token_s`` count from the start of the process.
+    ``others_busy``: share of all processors that other programs used while the plan ran."""
+
+    model: str
+    weights: str
+    file_bytes: int
+    isa: str
+    threads: int
+    weight_bytes: int
+    kv_bytes: int
+    load_s: float
+    first_token_s: float
+    resident_bytes: int
+    peak_bytes: int
+    plan: Plan
+    results: CaseResults
+    others_busy: float
+    overhead: Overhead | None = None
+    bandwidth: Bandwidth | None = None
+    server: ServerStart | None = None
+
+    def adapter_line(self) -> dict[str, Any]:
+        """The object that a harness for several engines reads: names, times and tokens per second of every sample."""
+        return {
+            "engine": f"millstream {__version__}",
+            "weights": self.weights,
+            "load_s": self.load_s,
+            "first_token_s": self.first_token_s,
+            "check_ids": self.results.check_ids,
+            "cases": self.results.rates,
+            "isa": self.isa,
+            "threads": self.threads,
+            "weight_bytes": self.weight_bytes,
+            "kv_bytes": self.kv_bytes,
+            "peak_rss_bytes": self.peak_bytes,
+            "others_busy": self.others_busy,
+        }
+
+
+def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], None] = lambda stage: None) -> Report:
+    """Measure the model in ``path``. ``on_stage`` is told what is being measured.
+
+    Raises:
+        BenchError, ModelFileError: there is nothing to measure, with the reason.
+    """
+    started = options.plan.t0 if options.plan and options.plan.t0 is not None else time.time() - seconds_alive()
+    on_stage("loading")
+    core, info, plan, weights = _load(path, options)
+    loaded = time.time()
+    run_together(core, [[100 % info.vocab_size] * 32], 4)
+    first_token = time.time()
+    overhead = bandwidth = server = None
+    if options.extras:
+        on_stage("start of a server")
+        server = measure_server_start(path, threads=options.threads)
+    meter = CpuMeter()
+    results = run_plan(core, plan, on_case=on_stage)
+    others_busy = meter.others()
+    if options.extras and info.context_length >= OVERHEAD_CONTEXT:
+        on_stage("share of Python")
+        prompts = [[(97 * row + 31 * at) % info.vocab_size for at in range(128)] for row in range(OVERHEAD_SEQUENCES)]
+        overhead = measure_overhead(core, prompts)
+    resident, peak = resident_bytes(), peak_resident_bytes()
+    del core
+    if options.extras:
+        on_stage("memory bandwidth")
+        bandwidth = read_bandwidth(buffer_bytes=info.weight_bytes, threads=info.threads)
+    return Report(
+        model=info.model,
+        weights=weights,
+        file_bytes=path.stat().st_size,
+        isa=info.isa,
+        threads=info.threads,
+        weight_bytes=info.weight_bytes,
+        kv_bytes=info.kv_bytes,
+        load_s=loaded - started,
+        first_token_s=first_token - started,
+        resident_bytes=resident,
+        peak_bytes=peak,
+        plan=plan,
+        results=results,
+        others_busy=others_busy,
+        overhead=overhead,
+        bandwidth=bandwidth,
+        server=server,
+    )
+
+
+def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, str]:
+    """The engine with a KV cache that just holds the plan, and without the prefix cache."""
+    from millstream.engine.config import EngineConfig
+    from millstream.engine.sizing import kv_bytes_per_token
+    from millstream.engine.worker import load_core
+    from millstream.models.ggml import TENSOR_TYPES
+    from millstream.models.loader import load_model_file
+    from millstream.native import BLOCK_SIZE
+
+    with load_model_file(path) as file:
+        spec = file.spec
+        volume: Counter[int] = Counter()
+        for weight in file.weights:
+            volume[weight.tensor.ggml_type] += weight.rows * weight.cols
+    plan = options.plan or standard_plan(
+        vocab_size=spec.vocab_size, context_length=spec.context_length, quick=options.quick
+    )
+    longest = max((case.longest for case in plan.cases), default=0)
+    if longest > spec.context_length:
+        raise BenchError(f"the plan needs {longest} tokens of context, but the model has {spec.context_length}")
+    tokens = plan.kv_tokens(BLOCK_SIZE)
+    if options.extras:
+        tokens = max(tokens, OVERHEAD_SEQUENCES * (OVERHEAD_CONTEXT + BLOCK_SIZE))
+    most = max([OVERHEAD_SEQUENCES, *(case.sequences for case in plan.cases)])
+    config = EngineConfig(
+        model_path=os.fspath(path),
+        model_name=path.stem,
+        kv_bytes=tokens * kv_bytes_per_token(spec),
+        threads=options.threads,
+        prefix_cache=False,
+        max_sequences=most,
+        max_waiting=most,
+    )
+    if options.step_tokens is not None:
+        config = msgspec.structs.replace(config, step_tokens=options.step_tokens)
+    try:
+        core, info = load_core(config)
+    except (ValueError, RuntimeError, MemoryError, OSError) as error:
+        raise BenchError(str(error) or type(error).__name__) from None
+    return core, info, plan, TENSOR_TYPES[volume.most_common(1)[0][0]].name.lower()

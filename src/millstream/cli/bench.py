@@ -1,0 +1,65 @@
+"""`bench`: how fast the engine is on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def bench(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A .gguf file, or a name that `list` shows; the plan's, or SmolLM2 135M, if not given."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")] = False,
+    plan: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run the cases of this JSON file instead of the standard ones.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One sample a case, fewer tokens.")] = False,
+    threads: Annotated[int, typer.Option("--threads", "-t", metavar="N", min=0, max=1024, help="0: all cores.")] = 0,
+    step_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=65536, help="Most tokens of one step; the engine's if not given."),
+    ] = None,
+    no_fetch: Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a missing model.")] = False,
+) -> None:
+    """Measure speed, start and memory of the engine on this machine.
+
+    Results are of use only if nothing else runs meanwhile.
+    """
+    import msgspec
+    from rich.console import Console
+
+    from millstream.bench.plan import BenchError, read_plan
+    from millstream.bench.report import render
+    from millstream.bench.run import Options, run_benchmark
+    from millstream.cli.errors import CliError
+    from millstream.cli.fetching import find_or_fetch
+    from millstream.models.errors import ModelFileError
+
+    errors = Console(stderr=True)
+    try:
+        cases = read_plan(plan) if plan is not None else None
+        preferred = cases.models.get("gguf_q4_1") if cases is not None else None
+        path = find_or_fetch(model or preferred, fetch=not no_fetch)
+        options = Options(plan=cases, threads=threads, step_tokens=step_tokens, quick=quick, extras=cases is None)
+        report = run_benchmark(path, options, on_stage=lambda stage: _tell(errors, stage))
+    except (BenchError, ModelFileError) as error:
+        raise CliError(str(error)) from None
+    if cases is not None and as_json:
+        print(msgspec.json.encode(report.adapter_line()).decode(), flush=True)
+    elif as_json:
+        print(msgspec.json.encode(report).decode(), flush=True)
+    else:
+        Console().print(render(report))
+
+
+def _tell(console: Console, stage: str) -> None:
+    """A plain line: a spinner's thread would take time from what is measured."""
+    if console.is_terminal:
+        console.print(stage, style="dim")

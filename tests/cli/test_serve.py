@@ -1,0 +1,68 @@
+"""`serve` and `run` whole: a tiny model, the engine process, HTTP, and the end by Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from support.tiny_models import build_tiny_model
+
+from cli.command import environment, millstream, one_error_line
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_model(tmp_path_factory.mktemp("models") / "tiny llama.gguf")
+
+
+@pytest.fixture
+def server(tiny: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running `serve` and its ready line."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "millstream", "serve", str(tiny), "--port", "0", "--kv-cache", "256t", "--threads", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    assert child.stdout is not None
+    try:
+        yield child, child.stdout.readline()
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.communicate(timeout=30)
+
+
+def test_ready_means_that_it_answers_and_ctrl_c_exits_0(server: tuple[subprocess.Popen[str], str]) -> None:
+    child, ready = server
+    match = re.fullmatch(r"ready: (\S+) on (http://127\.0\.0\.1:\d+) \(.*KV cache 256 tokens\)\n", ready)
+    assert match, (ready, child.stderr and child.stderr.read())
+    name, url = match.groups()
+    assert name == "tiny-llama"
+    assert [model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]] == [name]
+    body = {"model": name, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "ignore_eos": True}
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()
+    assert answer["usage"]["completion_tokens"] == 5
+    assert answer["choices"][0]["finish_reason"] == "length"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (0, "", "")
+
+
+def test_run_gives_the_same_answer_for_the_same_seed(tiny: Path) -> None:
+    args = ("run", "hi", "-m", str(tiny), "--seed", "3", "-n", "8", "--threads", "1", "--kv-cache", "1M")
+    first, second = millstream(*args), millstream(*args)
+    assert first.code == 0, first.err
+    assert first == second
+    assert first.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [(("--ctx", "100000"), "context length"), (("--kv-cache", "1K"), "KV cache")]
+)
+def test_an_engine_that_cannot_start_is_one_line(tiny: Path, options: tuple[str, ...], words: str) -> None:
+    assert words in one_error_line(millstream("run", "hi", "-m", str(tiny), *options))

@@ -1,0 +1,110 @@
+"""Every block type against the reference dequantiser, and products against it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as T
+from gguf import quants
+from native.tiny import quantized_bytes, random_k_blocks
+
+from millstream.native import _core
+
+KINDS = [T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K]
+K_KINDS = [T.Q4_K, T.Q5_K, T.Q6_K]
+BLOCK_BYTES = {T.Q4_0: 18, T.Q4_1: 20, T.Q5_0: 22, T.Q5_1: 24, T.Q8_0: 34}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@pytest.mark.parametrize("rows", [1, 16, 37])
+def test_dequantize_equals_the_reference_exactly(kind: T, rows: int) -> None:
+    data = quantized_bytes(np.random.default_rng(rows), kind, rows, 512)
+    expected = quants.dequantize(data, kind).reshape(rows, 512)
+    np.testing.assert_array_equal(_core.dequantize(int(kind), rows, 512, data), expected)
+
+
+@pytest.mark.parametrize("kind", K_KINDS, ids=lambda k: k.name)
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 6e4])
+def test_dequantize_random_bit_patterns_of_k_quants(kind: T, scale: float) -> None:
+    data = random_k_blocks(np.random.default_rng(7), kind, 33, 768, scale)
+    expected = quants.dequantize(data, kind).reshape(33, 768)
+    np.testing.assert_array_equal(_core.dequantize(int(kind), 33, 768, data), expected)
+
+
+@pytest.mark.parametrize("kind", list(BLOCK_BYTES), ids=lambda k: k.name)
+def test_dequantize_random_bit_patterns_of_simple_quants(kind: T) -> None:
+    rng = np.random.default_rng(3)
+    blocks = rng.integers(0, 256, (20, 4, BLOCK_BYTES[kind]), dtype=np.uint8)
+    for at in (0, 2) if kind in (T.Q4_1, T.Q5_1) else (0,):
+        blocks[:, :, at : at + 2] = rng.uniform(-6e4, 6e4, (20, 4, 1)).astype(np.float16).view(np.uint8)
+    data = blocks.reshape(20, -1)
+    np.testing.assert_array_equal(_core.dequantize(int(kind), 20, 128, data), quants.dequantize(data, kind))
+
+
+def test_dequantize_every_half() -> None:
+    bits = np.arange(65536, dtype=np.uint16)
+    found = _core.dequantize(int(T.F16), 16, 4096, bits)
+    np.testing.assert_array_equal(found.ravel(), bits.view(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 9])
+def test_matmul_is_near_the_float64_product(kind: T, m: int) -> None:
+    rng = np.random.default_rng(m)
+    data = quantized_bytes(rng, kind, 50, 256)
+    x = rng.standard_normal((m, 256)).astype(np.float32)
+    w = quants.dequantize(data, kind).reshape(50, 256).astype(np.float64)
+    # Activations are off by at most half a step, max|x| / 65024, each; float32 rounding is far below.
+    bound = np.abs(w).sum(1) * np.abs(x).max() / 65024 * 1.5 + 1e-4
+    assert (np.abs(_core.matmul(int(kind), 50, 256, data, x) - x @ w.T) <= bound).all()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+def test_a_row_of_a_product_depends_on_nothing_but_the_row(kind: T) -> None:
+    rng = np.random.default_rng(5)
+    data = quantized_bytes(rng, kind, 35, 512)
+    x = (rng.standard_normal((11, 512)) * 10.0 ** rng.integers(-6, 6, (11, 1))).astype(np.float32)
+    together = _core.matmul(int(kind), 35, 512, data, x)
+    for i in range(len(x)):
+        np.testing.assert_array_equal(_core.matmul(int(kind), 35, 512, data, x[i : i + 1]), together[i : i + 1])
+
+
+def test_extreme_integers_do_not_overflow() -> None:
+    """Largest nibbles with largest activations: the 16-bit sums of byte products are at their limit."""
+    nibbles = np.zeros((16, 2, 18), np.uint8)
+    nibbles[..., 2:] = 0xFF
+    nibbles[..., :2] = np.full((16, 2, 1), 1.0, np.float16).view(np.uint8)
+    for sign in (1.0, -1.0):
+        found = _core.matmul(int(T.Q4_0), 16, 64, nibbles.reshape(16, -1), np.full((4, 64), sign, np.float32))
+        np.testing.assert_allclose(found, sign * 64 * 7, rtol=1e-5)
+
+
+def test_zero_and_not_finite_activations() -> None:
+    data = quantized_bytes(np.random.default_rng(1), T.Q8_0, 16, 64)
+    x = np.zeros((4, 64), np.float32)
+    x[1, 3], x[2, 5], x[3, :] = np.nan, np.inf, 1e-38
+    found = _core.matmul(int(T.Q8_0), 16, 64, data, x)
+    assert (found[0] == 0).all()
+    assert np.isnan(found[1:3]).all()
+    assert np.isfinite(found[3]).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "cols", "size"),
+    [
+        (99, 1, 32, 34),
+        (-1, 1, 32, 34),
+        (int(T.Q8_0), 1, 33, 34),
+        (int(T.Q4_K), 1, 128, 72),
+        (int(T.Q8_0), 1, 32, 33),
+        (int(T.Q8_0), 1, 32, 35),
+        (int(T.Q8_0), 0, 32, 0),
+        (int(T.Q8_0), -1, 32, 34),
+        (int(T.F32), 2**40, 2**40, 4),
+        (int(T.F32), 2**28, 2**28, 4),
+        (int(T.F32), 1, 2**62, 4),
+    ],
+)
+def test_hostile_sizes_are_value_errors(kind: int, rows: int, cols: int, size: int) -> None:
+    with pytest.raises(ValueError, match="tensor"):
+        _core.dequantize(kind, rows, cols, bytes(size))

@@ -1,0 +1,130 @@
+"""Tiny random models of every feature: near the float64 reference, and the same bits however the work is cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as T
+from native.levels import in_level
+from native.reference import logits as reference_logits
+from native.tiny import Chunk, build, layer, rope, run_chunked, spec, step, tensors
+
+from millstream.models.spec import ModelSpec
+
+WIDE = {"head_dim": 64, "intermediate": 512, "attention_scale": 0.125}
+MODELS: dict[str, tuple[ModelSpec, list[T]]] = {
+    "llama": (spec([layer(), layer()], tied_output=True), [T.Q4_1, T.Q8_0]),
+    "floats": (spec([layer(), layer()], hidden=56), [T.F32, T.F16, T.BF16]),
+    "simple": (spec([layer(), layer()]), [T.Q4_0, T.Q5_0, T.Q5_1]),
+    "k-quants": (
+        spec([layer(**WIDE, rope=rope("half", 64))], hidden=256),
+        [T.Q4_K, T.Q5_K, T.Q6_K],
+    ),
+    "qwen2": (spec([layer(qkv_bias=True, rope=rope("half", 16, 1e6)), layer(qkv_bias=True)]), [T.Q5_0]),
+    "gemma3": (
+        spec(
+            [
+                layer(qk_norm=True, post_norms=True, activation="gelu_tanh", window=w, rope=rope("half", 16, base))
+                for w, base in ((24, 1e4), (0, 1e6), (300, 1e4))
+            ],
+            embedding_scale=8.0,
+            tied_output=True,
+        ),
+        [T.Q8_0, T.Q5_0],
+    ),
+    "softcaps": (spec([layer(softcap=2.0), layer(softcap=2.0, window=40)], final_softcap=3.0), [T.Q8_0]),
+    "odd sizes": (
+        spec([layer(heads=3, kv_heads=1, head_dim=10, intermediate=50, rope=rope("half", 6, scale=1.1))], hidden=34),
+        [T.F32],
+    ),
+    "one kv head": (spec([layer(heads=8, kv_heads=1, head_dim=8, rope=rope("interleaved", 8))]), [T.Q8_0]),
+}
+MODEL = pytest.mark.parametrize("name", list(MODELS))
+
+
+def prompt(vocab: int, n: int, seed: int = 1) -> list[int]:
+    return [int(t) for t in np.random.default_rng(seed).integers(0, vocab, n)]
+
+
+def table(first: int, n: int) -> list[int]:
+    return list(range(first, first + -(-n // 32)))
+
+
+@MODEL
+def test_logits_are_near_the_reference(name: str) -> None:
+    s, kinds = MODELS[name]
+    weights = tensors(s, kinds)
+    tokens = prompt(s.vocab_size, 90)
+    found = step(build(s, weights), s.vocab_size, [Chunk(tokens, 0, table(0, 90))])[0]
+    expected = reference_logits(s, weights, tokens)
+    # KV in f16 (2^-11 relative) is the largest error; the rest is rounding.
+    assert np.abs(found - expected).max() < 4e-3 * expected.std()
+
+
+@MODEL
+def test_same_bits_alone_chunked_batched_and_threaded(name: str) -> None:
+    s, kinds = MODELS[name]
+    weights = tensors(s, kinds)
+    model, threaded = build(s, weights), build(s, weights, threads=2)
+    n = 75
+    tokens, other = prompt(s.vocab_size, n), prompt(s.vocab_size, 40, seed=2)
+    alone = step(model, s.vocab_size, [Chunk(tokens, 0, table(0, n))])[0]
+    for chunk in (1, 7, 16, 64):
+        np.testing.assert_array_equal(run_chunked(model, s.vocab_size, tokens, [9, 4, 30], chunk), alone)
+    np.testing.assert_array_equal(run_chunked(threaded, s.vocab_size, tokens, [5, 2, 8], 33), alone)
+    # In a batch: a decode step of another sequence, this prompt's second half, and a third prompt.
+    for m in (model, threaded):
+        step(m, s.vocab_size, [Chunk(other, 0, [20, 21]), Chunk(tokens[:31], 0, [3, 2, 1])])
+        mixed = [Chunk([7], 40, [20, 21]), Chunk(tokens[31:], 31, [3, 2, 1]), Chunk(other, 0, [40, 41])]
+        np.testing.assert_array_equal(step(m, s.vocab_size, mixed)[1], alone[31:])
+
+
+@MODEL
+def test_same_bits_at_every_isa_level(name: str) -> None:
+    s, kinds = MODELS[name]
+    tokens = prompt(s.vocab_size, 70)
+    here = step(build(s, tensors(s, kinds)), s.vocab_size, [Chunk(tokens, 0, table(0, 70))])[0]
+    np.testing.assert_array_equal(in_level("generic", f"native.test_model:level_logits:{name}"), here)
+
+
+def level_logits(name: str) -> np.ndarray:
+    """What `test_same_bits_at_every_isa_level` computes at another level."""
+    s, kinds = MODELS[name]
+    return step(build(s, tensors(s, kinds)), s.vocab_size, [Chunk(prompt(s.vocab_size, 70), 0, table(0, 70))])[0]
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "softcaps"])
+def test_long_contexts_split_over_threads_have_the_same_bits(name: str) -> None:
+    """Several parts of 256 positions, windows shorter and longer than a part, decode and chunks."""
+    s, kinds = MODELS[name]
+    weights = tensors(s, kinds)
+    n = 700
+    tokens = prompt(s.vocab_size, n)
+    models = [build(s, weights, threads=t) for t in (1, 2, 3)]
+    for model, chunk in zip(models, (256, 100, 64), strict=True):
+        for i in range(0, n, chunk):
+            step(model, s.vocab_size, [Chunk(tokens[i : i + chunk], i, table(0, n))])
+    last = [
+        step(m, s.vocab_size, [Chunk(tokens[-k:], n - k, table(0, n))])[0][-1]
+        for m, k in zip(models, (1, 1, 40), strict=True)
+    ]
+    np.testing.assert_array_equal(last[1], last[0])
+    np.testing.assert_array_equal(last[2], last[0])
+    expected = reference_logits(s, weights, tokens)[-1]
+    assert np.abs(last[0] - expected).max() < 4e-3 * expected.std()
+
+
+def test_pages_of_other_sequences_never_matter() -> None:
+    """Pages full of NaN from another sequence, reused: positions not yet written are never read."""
+    s = spec([layer(), layer(window=40)])
+    weights = tensors(s, [T.F32])
+    poison = s.vocab_size - 1
+    embedding = next(t for t in weights if t.slot == "embedding")
+    embedding.data.view(np.float32)[poison] = np.nan
+    model = build(s, weights)
+    tokens = prompt(poison, 45)
+    clean = step(model, s.vocab_size, [Chunk(tokens, 0, [0, 1])])[0]
+    assert np.isfinite(clean).all()
+    poisoned = step(model, s.vocab_size, [Chunk([poison] * 64, 0, [2, 3])])[0]
+    assert np.isnan(poisoned).all()
+    np.testing.assert_array_equal(run_chunked(model, s.vocab_size, tokens, [2, 3], 11), clean)
