@@ -141,7 +141,7 @@ ToolFormatOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME", parser=parse_tool_format, rich_help_panel=_FORMATS,
-        help="How the model writes tool calls (hermes, llama3, mistral, …); what its chat template teaches if not given.",
+        help="How the model writes tool calls (hermes, llama3, …); what its chat template teaches if not given.",
     ),
 ]  # fmt: skip
 ReasoningFormatOption = Annotated[

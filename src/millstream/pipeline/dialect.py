@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from millstream.ir.errors import invalid
+from millstream.ir.errors import ApiError, invalid
 from millstream.ir.request import ChatRequest, Message, Tool
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.events import Parser
-from millstream.parsing.reasoning.format import NONE
+from millstream.parsing.reasoning.format import HARMONY, NONE
 from millstream.parsing.registry import (
     REASONING_FORMATS,
     TOOL_FORMATS,
@@ -22,7 +20,15 @@ from millstream.parsing.registry import (
 )
 from millstream.parsing.tools import generic
 from millstream.pipeline.calls import new_call_id, new_mistral_id
-from millstream.pipeline.grammar import ReasoningState, Rule, compose, lark_rule, lenient, response_rule
+from millstream.pipeline.grammar import (
+    AnswerGrammar,
+    ReasoningState,
+    Rule,
+    compose,
+    for_calls,
+    lark_rule,
+    response_rule,
+)
 
 _KNOWS_TOOLS = re.compile(r"\btools\b")
 
@@ -33,12 +39,12 @@ class Turn(NamedTuple):
     Attributes:
         prompt: the rendered conversation.
         parser: makes the parser of each choice; None: all its text is visible.
-        grammar: what the answer must be, as `millstream.pipeline.grammar` writes it; None: anything.
+        grammar: what the answer must be; None: anything.
     """
 
     prompt: str
     parser: Callable[[], Parser] | None
-    grammar: str | None
+    grammar: AnswerGrammar | None
 
 
 class Dialect:
@@ -70,69 +76,75 @@ class Dialect:
         self._reasoning = REASONING_FORMATS[self.reasoning_format]
         self.new_call_id = new_mistral_id if self.tool_format == "mistral" else new_call_id
 
+    @property
+    def control_tokens(self) -> Mapping[str, int]:
+        """Ids of the tokenizer's control tokens by name."""
+        return self._control_tokens
+
     def turn(self, request: ChatRequest) -> Turn:
         """Render a request and decide how its answer is read and constrained.
 
         Raises:
-            ApiError: 400; the template refuses the conversation, or a forced call cannot be held to its form.
+            ApiError: 400; the template refuses the conversation, or the model cannot be held to what is asked.
         """
         tools = request.tools if request.tool_choice.mode != "none" else ()
-        calls, format_name = self._call_rule(request, tools)
+        constrained = _constrained(request, tools)
+        calls, format_name = self._call_rule(request, constrained)
+        response = self._response_rule(request)
         prompt = self._render(request, tools, native=self._renders_tools and format_name == self.tool_format)
         state = self._state(prompt)
         parser = self._parser(format_name, tools, opened=state == "open")
-        rules = self._rules(request, calls)
-        grammar = compose(rules, self._reasoning, state, self._control_tokens) if rules else None
+        rules = [rule for rule in (calls, response) if rule is not None]
+        if not rules:
+            return Turn(prompt, parser, None)
+        text = compose(rules, self._reasoning, state, self._control_tokens)
+        grammar = AnswerGrammar(text, calls, constrained, response, request.response_format)
         return Turn(prompt, parser, grammar)
 
-    def _call_rule(self, request: ChatRequest, tools: tuple[Tool, ...]) -> tuple[Rule | None, str]:
-        """The grammar of calls if they must be held to one, and the tool format that it is for."""
+    def _call_rule(self, request: ChatRequest, tools: tuple[tuple[int, Tool], ...]) -> tuple[Rule | None, str]:
+        """The grammar of calls if they are held to one, and the tool format that it is for."""
         if not tools:
             return None, self.tool_format
-        choice = request.tool_choice
-        required = choice.mode == "required"
-        if not (required or choice.names or any(tool.strict for tool in tools)):
-            return None, self.tool_format
-        only_calls = required or request.response_format.kind != "text"
-        known = [tool if tool.strict else _lenient(tool) for tool in tools]
-        names = [self.tool_format, generic.FORMAT.name] if required and self._may_be_generic else [self.tool_format]
+        required = request.tool_choice.mode == "required"
+        # A weak model does not stop calling by itself, and of one named function one call is wanted.
+        single = required and len(tools) == 1
+        names = [self.tool_format]
+        if required and not self._channels:
+            names.append(generic.FORMAT.name)
         for name in names:
             text = TOOL_FORMATS[name].constraint(
-                known,
-                required=only_calls,
-                names=choice.names,
-                parallel=request.parallel_tool_calls,
+                [tool for _, tool in tools],
+                # A free answer is an alternative of its own if it has a form.
+                required=required or request.response_format.kind != "text",
+                parallel=request.parallel_tool_calls and not single,
                 control_tokens=self._control_tokens,
             )
             if text is not None:
                 return lark_rule(text), name
         if required:
-            raise invalid(
-                f"A tool call cannot be required of this model: its format {self.tool_format!r} has no grammar.",
-                param="tool_choice",
-                code="unsupported_parameter",
-            )
+            raise self._unsupported("A tool call cannot be required", "tool_choice")
         return None, self.tool_format
 
-    @property
-    def _may_be_generic(self) -> bool:
-        """Whether the generic format can stand in: not where one parser does reasoning and calls."""
-        return TOOL_FORMATS[self.tool_format].reasoning is None and bool(
-            self._reasoning.open or self._reasoning is NONE
-        )
+    def _response_rule(self, request: ChatRequest) -> Rule | None:
+        """The grammar of visible text; none if there will be calls alone."""
+        if request.tool_choice.mode == "required":
+            return None
+        rule = response_rule(request.response_format)
+        if rule is not None and self._channels:
+            raise self._unsupported("Structured output is not there yet", "response_format")
+        return rule
 
-    def _rules(self, request: ChatRequest, calls: Rule | None) -> list[Rule]:
-        """The alternatives of a constrained answer; none: it is free."""
-        response = response_rule(request.response_format)
-        if response is not None and not (self._reasoning.open or self._reasoning is NONE):
-            raise invalid(
-                f"Structured output is not there yet for models with the reasoning format {self.reasoning_format!r}.",
-                param="response_format",
-                code="unsupported_parameter",
-            )
-        if calls is None or request.tool_choice.mode == "required":
-            return [rule for rule in (calls or response,) if rule is not None]
-        return [rule for rule in (calls, response) if rule is not None]
+    @property
+    def _channels(self) -> bool:
+        """Whether every part of an answer is a message with a header, which our grammars do not write."""
+        return TOOL_FORMATS[self.tool_format].reasoning is not None or self._reasoning is HARMONY
+
+    def _unsupported(self, what: str, param: str) -> ApiError:
+        return invalid(
+            f"{what} for models that write tool calls in the format {self.tool_format!r}.",
+            param=param,
+            code="unsupported_parameter",
+        )
 
     def _render(self, request: ChatRequest, tools: tuple[Tool, ...], *, native: bool) -> str:
         if native:
@@ -157,8 +169,21 @@ class Dialect:
         return lambda: create_parser(format_name, self.reasoning_format, tools, reasoning_opened=opened)
 
 
-def _lenient(tool: Tool) -> Tool:
-    return replace(tool, parameters=lenient(tool.parameters or {}))
+def _constrained(request: ChatRequest, tools: tuple[Tool, ...]) -> tuple[tuple[int, Tool], ...]:
+    """The tools that may be called, with their positions, if calls are to be held to a grammar.
+
+    They are where a call is required, where the choice is narrowed, where a tool is strict, and beside an answer that
+    has a form itself. Otherwise the model is free, and so are its arguments.
+    """
+    choice = request.tool_choice
+    formed = request.response_format.kind != "text"
+    if not (choice.mode == "required" or choice.names or formed or any(tool.strict for tool in tools)):
+        return ()
+    return tuple(
+        (position, for_calls(tool))
+        for position, tool in enumerate(tools)
+        if not choice.names or tool.name in choice.names
+    )
 
 
 def _control_tokens(tokenizer: Tokenizer) -> dict[str, int]:

@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from millstream.ir.request import ResponseFormat
+from msgspec.structs import replace
+
+from millstream.ir.request import ResponseFormat, Tool
 from millstream.parsing.reasoning.format import ReasoningFormat
 from millstream.parsing.tools.shared.grammar import marker
 
 Rule = dict[str, Any]
 """One grammar of the list, without its name: ``lark_grammar`` or ``json_schema``."""
+
+
+class AnswerGrammar(NamedTuple):
+    """The grammar of an answer, and what it was made of, to find the fault if it cannot be compiled.
+
+    Attributes:
+        text: all of it, for the engine.
+        calls: the grammar of tool calls, made of the schemas of ``tools``.
+        tools: position in the request and schema of each tool that may be called.
+        response: the grammar of visible text, made of ``format``.
+    """
+
+    text: str
+    calls: Rule | None = None
+    tools: tuple[tuple[int, Tool], ...] = ()
+    response: Rule | None = None
+    format: ResponseFormat = ResponseFormat()
+
 
 ReasoningState = Literal["none", "possible", "open"]
 """Where an answer begins: no reasoning will come, it may come first, or the prompt has opened it already."""
@@ -39,9 +59,10 @@ def json_rule(schema: dict[str, Any] | bool) -> Rule:
     return {"json_schema": {**schema, "x-guidance": options}}
 
 
-def lenient(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema with keywords that no grammar can hold left out of account."""
-    return {**schema, "x-guidance": {"lenient": True, "coerce_one_of": True}}
+def for_calls(tool: Tool) -> Tool:
+    """The tool with a schema for grammars: unless it is strict, keywords that no grammar can hold are passed over."""
+    options = {"whitespace_pattern": _JSON_SPACE, "coerce_one_of": True, "lenient": not tool.strict}
+    return replace(tool, parameters={**(tool.parameters or {}), "x-guidance": options})
 
 
 def response_rule(format: ResponseFormat) -> Rule | None:
@@ -92,7 +113,8 @@ def compose(
             lark = f"start: {answer}"
     grammars = [{"lark_grammar": lark}]
     grammars += [{"name": name, **rule} for name, rule in zip(names, rules, strict=True)]
-    return json.dumps({"grammars": grammars}, ensure_ascii=False)
+    # ASCII, so that a lone surrogate is a complaint of the compiler and not of the way there.
+    return json.dumps({"grammars": grammars})
 
 
 def _thoughts(reasoning: ReasoningFormat, control_tokens: Mapping[str, int]) -> str:

@@ -21,6 +21,7 @@ from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
 from millstream.pipeline.calls import new_call_id
+from millstream.pipeline.checks import GrammarChecker
 from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.dialect import Dialect, Turn
 
@@ -63,6 +64,7 @@ class LocalProvider:
             if template is not None
             else None
         )
+        self._checker = GrammarChecker(self._dialect.control_tokens.values() if self._dialect is not None else ())
         self._table = TokenTable(tokenizer)
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
@@ -113,7 +115,7 @@ class LocalProvider:
     async def _prompt(self, request: Request) -> _Prompt:
         turn = None
         if isinstance(request, ChatRequest):
-            turn = self._turn(request)
+            turn = await self._turn(request)
             ids = await self._encode(turn.prompt)
         elif isinstance(request.prompt, str):
             ids = await self._encode(request.prompt)
@@ -128,12 +130,15 @@ class LocalProvider:
             )
         return _Prompt(ids, turn)
 
-    def _turn(self, request: ChatRequest) -> Turn:
+    async def _turn(self, request: ChatRequest) -> Turn:
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        return self._dialect.turn(request)
+        turn = self._dialect.turn(request)
+        if turn.grammar is not None:
+            await self._checker.check(turn.grammar)
+        return turn
 
     async def _encode(self, text: str) -> list[int]:
         try:
@@ -148,6 +153,7 @@ class LocalProvider:
         sampling = request.sampling
         identity = uuid.uuid4().hex
         eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
+        grammar = prompt.turn.grammar if prompt.turn is not None else None
         params = _params(sampling, request.output.logprobs)
         for choice in range(request.n):
             yield TokenRequest(
@@ -160,7 +166,7 @@ class LocalProvider:
                 choice=choice,
                 tenant=request.tenant,
                 priority=request.priority,
-                grammar=prompt.turn.grammar if prompt.turn is not None else None,
+                grammar=grammar.text if grammar is not None else None,
             )
 
 
