@@ -25,7 +25,7 @@ from reference.golden import write_greedy, write_text, write_tiny  # noqa: E402
 from reference.variants import report  # noqa: E402
 
 from support.goldens import GOLDENS  # noqa: E402
-from support.real_models import REAL_MODELS, real_model  # noqa: E402
+from support.real_models import REAL_MODELS, find_real_model  # noqa: E402
 from support.tiny_cases import TINY_CASES  # noqa: E402
 
 
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _run(command: str, name: str) -> int:
-    path = real_model(name)
+    path = find_real_model(name)
     if path is None:
         print(f"{name}: {REAL_MODELS[name]} is not on this machine, skipped")
         return 0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.tiny_models import build_tiny_model
 
 from cli.command import environment, millstream, one_error_line
+from support.tiny_models import build_tiny_model
 
 
 @pytest.fixture(scope="module")

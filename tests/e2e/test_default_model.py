@@ -24,9 +24,7 @@ CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    path = real_model(DEFAULT_MODEL)
-    assert path is not None, "the default model is missing: make test-models"
-    with serve(path, "--max-batch", "16") as server:
+    with serve(real_model(DEFAULT_MODEL), "--max-batch", "16") as server:
         yield server
 
 
@@ -194,9 +192,7 @@ async def test_completions_continue_text(client: openai.AsyncOpenAI) -> None:
 
 
 def test_a_dead_engine_is_an_error_not_a_hang() -> None:
-    path = real_model(DEFAULT_MODEL)
-    assert path is not None
-    with serve(path) as server:
+    with serve(real_model(DEFAULT_MODEL)) as server:
         body = {"model": MODEL, "messages": CAPITAL, "stream": True, "ignore_eos": True, "max_tokens": 4000}
         with httpx.stream(
             "POST", f"{server.url}/v1/chat/completions", json=body, timeout=60, trust_env=False
@@ -215,9 +211,7 @@ def test_a_dead_engine_is_an_error_not_a_hang() -> None:
 
 
 def test_ctrl_c_lets_open_streams_end_and_exits_zero() -> None:
-    path = real_model(DEFAULT_MODEL)
-    assert path is not None
-    with serve(path) as server:
+    with serve(real_model(DEFAULT_MODEL)) as server:
         body = {"model": MODEL, "messages": CAPITAL, "stream": True, "ignore_eos": True, "max_tokens": 60}
         with httpx.stream(
             "POST", f"{server.url}/v1/chat/completions", json=body, timeout=60, trust_env=False

@@ -10,12 +10,12 @@ import pytest
 from gguf_files import spm_vocabulary, write_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_models import SMOLLM2, real_model
 
 from millstream.ir.request import Message
 from millstream.models.assets import model_id, open_model
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
+from support.real_models import SMOLLM2, real_model
 
 CHAT_IDS = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198, 1,

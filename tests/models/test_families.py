@@ -9,13 +9,13 @@ import gguf
 import numpy as np
 import pytest
 from gguf_files import bpe_vocabulary, hyper_parameters, random_tensors, tensor_shapes, write_gguf, write_model
-from real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 from millstream.models.errors import ModelFileError
 from millstream.models.families import FAMILIES
 from millstream.models.families.base import expected_shapes
 from millstream.models.loader import load_model_file
 from millstream.models.spec import GLOBAL_SLOTS, LAYER_SLOTS, ModelSpec
+from support.real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 
 def spec_of(path: Path) -> ModelSpec:

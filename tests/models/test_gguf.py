@@ -11,10 +11,10 @@ import pytest
 from gguf_files import bpe_vocabulary, random_tensors, write_gguf, write_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
+from support.real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 
 @pytest.fixture(scope="module")

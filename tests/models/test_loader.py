@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf_files import write_model
-from real_models import SMOLLM2, real_model
 
 from millstream import native
 from millstream.models.families.base import expected_shapes
 from millstream.models.loader import build_native, load_model_file
 from millstream.models.spec import ModelSpec
+from support.real_models import SMOLLM2, real_model
 
 
 class RecordingModel:

@@ -12,13 +12,13 @@ import pytest
 from gguf_files import bpe_vocabulary, byte_letters, spm_vocabulary, write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
 from millstream.models.pretokenizers import PRE_TOKENIZERS
 from millstream.models.tokenizer import GGUFTokenizer
 from millstream.models.vocabulary import byte_alphabet
+from support.real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 GOLDEN = Path(__file__).parent / "golden"
 STEMS = [SMOLLM2, QWEN, GEMMA]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from native.tiny import Tensor
 from numpy.typing import NDArray
 
 from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
+from native.tiny import Tensor
 
 Array = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as T
 from gguf import quants
-from native.tiny import quantized_bytes, random_k_blocks
 
 from millstream.native import _core
+from native.tiny import quantized_bytes, random_k_blocks
 
 KINDS = [T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K]
 K_KINDS = [T.Q4_K, T.Q5_K, T.Q6_K]

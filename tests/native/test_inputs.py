@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as T
-from native.tiny import Chunk, build, greedy, layer, outputs, slots, spec, step, tensors
 from numpy.typing import NDArray
 
 from millstream.models.spec import ModelSpec
 from millstream.native import _core
+from native.tiny import Chunk, build, greedy, layer, outputs, slots, spec, step, tensors
 
 SPEC = spec([layer()])
 WEIGHTS = tensors(SPEC, [T.Q8_0])

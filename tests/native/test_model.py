@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as T
+
+from millstream.models.spec import ModelSpec
 from native.levels import in_level
 from native.reference import logits as reference_logits
 from native.tiny import Chunk, build, layer, rope, run_chunked, spec, step, tensors
-
-from millstream.models.spec import ModelSpec
 
 WIDE = {"head_dim": 64, "intermediate": 512, "attention_scale": 0.125}
 MODELS: dict[str, tuple[ModelSpec, list[T]]] = {

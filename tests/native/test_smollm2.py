@@ -9,11 +9,11 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from native.levels import in_level
-from native.tiny import Chunk, run_chunked, step
 
 from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
 from millstream.native import _core
+from native.levels import in_level
+from native.tiny import Chunk, run_chunked, step
 
 FOLDER = Path(os.environ.get("MILLSTREAM_TEST_MODELS") or Path.home() / ".cache" / "millstream-test-models")
 FILE = FOLDER / "SmolLM2-135M-Instruct.Q4_1.gguf"

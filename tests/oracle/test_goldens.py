@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millstream.models.loader import load_model_file
 from support.goldens import TOP, TextGolden, bucket_kl, full_kl, greedy_golden, log_softmax, text_golden, tiny_golden
-from support.real_models import REAL_MODELS, real_model
+from support.real_models import REAL_MODELS, find_real_model
 from support.tiny_cases import TINY_CASES
 
 
@@ -66,8 +66,8 @@ def test_buckets_bound_the_divergence_from_below(seed: int, noise: float) -> Non
 
 def test_real_model_is_found_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLSTREAM_TEST_MODELS", str(tmp_path))
-    assert real_model("smollm2") is None
+    assert find_real_model("smollm2") is None
     (tmp_path / "deep").mkdir()
-    file = tmp_path / "deep" / REAL_MODELS["smollm2"]
+    file = tmp_path / "deep" / f"{REAL_MODELS['smollm2']}.gguf"
     file.touch()
-    assert real_model("smollm2") == file
+    assert find_real_model("smollm2") == find_real_model(REAL_MODELS["smollm2"]) == file

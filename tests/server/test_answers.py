@@ -7,8 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from support.provider import ScriptedProvider
-from support.sources import Source
 
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream
@@ -18,6 +16,8 @@ from millstream.server.body import ClientGone
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.surfaces import openai_chat
+from support.provider import ScriptedProvider
+from support.sources import Source
 
 BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}).encode()
 

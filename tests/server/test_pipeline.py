@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.live import Live, serving
-from support.scripted_model import TinyTemplate, TinyTokenizer, alternatives, info
-from support.wire import chunks, fold_chat, fold_completion, legal
 
 from millstream.engine.protocol import TokenDelta, TokenRequest
 from millstream.engine.scripted import ScriptedEngine, script
 from millstream.pipeline.local import LocalProvider
+from support.live import Live, serving
+from support.scripted_model import TinyTemplate, TinyTokenizer, alternatives, info
+from support.wire import chunks, fold_chat, fold_completion, legal
 
 CHAT = "/v1/chat/completions"
 TEXT = "ab é€😀 <aab> ba\n"

@@ -222,9 +222,12 @@ class EngineProcess:
 
 
 def _spawn(command: list[str], connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start the process with its end of the socket; ours is closed, so that each side sees the other's end."""
+    """Start the process with its end of the socket; our copy of it is closed, so that each side sees the other's end.
+
+    It gets a process group of its own: Ctrl-C is for the API process, which stops the engine after the last stream.
+    """
     with connection:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[connection.fileno()])
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[connection.fileno()], process_group=0)
 
 
 class _Stream:

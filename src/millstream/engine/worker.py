@@ -6,7 +6,6 @@ JSON. The process ends when the socket is closed by the other side.
 
 from __future__ import annotations
 
-import signal
 import socket
 import sys
 
@@ -139,23 +138,20 @@ class Worker:
 
 def main() -> int:
     """Entry point of the process; returns its exit status."""
-    # Ctrl-C reaches the whole foreground group; the process that started this one decides when to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)
     from millstream.models.errors import ModelFileError
 
     try:
-        core, info = load_core(config)
-    except (ModelFileError, ValueError, RuntimeError, MemoryError, OSError) as error:
-        connection.sendall(frame(StartFailed(str(error) or type(error).__name__)))
-        return 1
-    worker = Worker(connection, core)
-    try:
+        try:
+            core, info = load_core(config)
+        except (ModelFileError, ValueError, RuntimeError, MemoryError, OSError) as error:
+            connection.sendall(frame(StartFailed(str(error) or type(error).__name__)))
+            return 1
         connection.sendall(frame(Ready(info)))
-        worker.run()
+        Worker(connection, core).run()
     except BrokenPipeError:
-        pass
+        return 1
     return 0
 
 

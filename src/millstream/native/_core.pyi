@@ -35,7 +35,7 @@ class Model:
         """Repack one tensor (vectors: rows = 1). ``data`` is any readable buffer of exactly the right size."""
 
     def finish(self) -> None:
-        """Check that every slot the spec needs is filled, with the right shape. ValueError names the first that is not."""
+        """Check that every slot the spec needs is filled, with the right shape; ValueError names the first at fault."""
 
     @property
     def threads(self) -> int: ...
@@ -57,7 +57,7 @@ class Model:
         """Run one step without the GIL.
 
         tokens [T]: the new tokens of all sequences, one after another. seq_starts [S + 1]: where each begins; the last
-        is T. seq_positions [S]: position of each sequence's first new token, so positions before it are in the KV cache.
+        is T. seq_positions [S]: position of each sequence's first new token; those before it are in the KV cache.
         block_tables [S, B]: page numbers, padded with -1. sample_rows [R]: rows (indices into tokens) whose logits are
         wanted; row r is sampled with row r of ``sampling`` into row r of ``out``. logits [R, vocab]: filled if given.
         """
@@ -97,7 +97,7 @@ class SamplingBatch:
     ) -> None: ...
 
 class SampleOutput:
-    """Where a step writes: tokens [R], logprobs [R], top_ids [R, K], top_logprobs [R, K] (K at least the asked number)."""
+    """Where a step writes: tokens [R], logprobs [R], top_ids [R, K], top_logprobs [R, K] with K >= the asked number."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class CallArgs(msgspec.Struct, frozen=True):
 
 
 class CallEnd(msgspec.Struct, frozen=True):
-    """The open call is complete."""
+    """The model closed the open call. A call that the end of the output cuts off has none."""
 
 
 Event = Span | CallStart | CallArgs | CallEnd

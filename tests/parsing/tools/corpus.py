@@ -363,6 +363,11 @@ def _tagged() -> list[Case]:
             call("write_file", parameter("options", '{"a": [1, 2]}'), parameter("extra", "x y")),
             Call("write_file", '{"options": {"a": [1, 2]}, "extra": "x y"}'),
         ),
+        q(
+            "json",
+            f'<tool_call>\n{{"name": "get_weather", "arguments": {PARIS}}}\n</tool_call>',
+            Call("get_weather", PARIS),
+        ),
         q("no outer tag", "<function=get_time>\n</function>", Call("get_time", "{}")),
         q("unclosed function", "<tool_call>\n<function=get_time>\n</tool_call>\nhm", Call("get_time", "{}"), "hm"),
         q("no call", "<tool_call>\nhello</tool_call>", "<tool_call>\nhello</tool_call>", quoted=True),

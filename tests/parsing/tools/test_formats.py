@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from parsing.driver import Call, Case, Thought, assert_same_however_cut, fold, run, with_special
+from parsing.driver import TOOLS, Call, Case, Thought, assert_same_however_cut, fold, run, with_special
 from parsing.tools.corpus import CASES
 
-from millstream.parsing.events import CallArgs, CallEnd, Event, Piece, Span
-from millstream.parsing.registry import TOOL_FORMATS
+from millstream.parsing.events import CallArgs, CallEnd, CallStart, Event, Piece, Span
+from millstream.parsing.registry import TOOL_FORMATS, create_parser
 from millstream.parsing.scan.machine import joined
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.format}: {case.name}")
@@ -121,3 +121,28 @@ def test_call_ends_before_what_follows() -> None:
                 break
         first = [item for item in fold(joined(seen)) if not isinstance(item, Thought | str)]
         assert first == calls[:1], case.name
+
+
+@pytest.mark.parametrize("format", sorted(TOOL_FORMATS))
+def test_text_is_not_held_back(format: str) -> None:
+    """Characters that no marker begins with go out at once; only white space waits for what follows it."""
+    parser = create_parser(format, "none", TOOLS)
+    sent = ""
+    text = "Hello, world.  Nothing - 1 2 3; é!"
+    for at, char in enumerate(text, 1):
+        sent += "".join(event.text for event in parser.feed(Piece(char)) if isinstance(event, Span))
+        assert sent == text[:at].rstrip()
+    assert sent == text
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "Paris" in case.text], ids=lambda case: case.format)
+def test_calls_are_streamed(case: Case) -> None:
+    """The name goes out before the arguments are there, and the arguments before they are complete."""
+    calls = [item for item in case.expected if isinstance(item, Call)]
+    if not calls or case.name in {"arguments first", "call in thoughts"}:
+        return
+    parser = case.parser()
+    before = joined(parser.feed(Piece(case.text[: case.text.index("Paris") + 3])))
+    assert CallStart(calls[0].name, calls[0].id) in before
+    fragments = [event.fragment for event in before if isinstance(event, CallArgs)]
+    assert "".join(fragments).endswith("Par")

@@ -96,7 +96,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(formats, reasonings, st.booleans(), cut_texts)
 def test_partition_invariance(format: str, reasoning: str, opened: bool, cut: tuple[str, list[int]]) -> None:
     text, cuts = cut

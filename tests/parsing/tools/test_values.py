@@ -32,6 +32,7 @@ def only_call(format: str, text: str, tools: tuple[Tool, ...] = (Tool("f"),), st
     return items[0]
 
 
+@settings(max_examples=40, deadline=None)
 @given(objects, st.booleans(), st.sampled_from([None, 1]), st.integers(1, 9))
 def test_json_is_passed_on_as_written(value: Any, ascii: bool, indent: int | None, step: int) -> None:
     arguments = json.dumps(value, ensure_ascii=ascii, indent=indent)
@@ -44,6 +45,7 @@ def test_json_is_passed_on_as_written(value: Any, ascii: bool, indent: int | Non
         assert only_call(format, text, step=step).arguments == arguments
 
 
+@settings(max_examples=40, deadline=None)
 @given(objects, st.booleans(), st.integers(1, 9))
 def test_double_encoded_json_is_decoded(value: Any, ascii: bool, step: int) -> None:
     arguments = json.dumps(value, ensure_ascii=False)
@@ -59,13 +61,14 @@ def test_string_decoder(value: str, step: int) -> None:
         assert "".join(decoder.feed(raw[at : at + step]) for at in range(0, len(raw), step)) == value
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), values, max_size=3), st.integers(1, 9))
 def test_python_literals_become_json(value: dict[str, Any], step: int) -> None:
     text = "[f(" + ", ".join(f"{key}={item!r}" for key, item in value.items()) + ")]"
     assert json.loads(only_call("pythonic", text, step=step).arguments) == value
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), words, max_size=3), st.integers(1, 9))
 def test_strings_in_tags_are_kept_to_the_letter(value: dict[str, str], step: int) -> None:
     if any("<" in text for text in value.values()):

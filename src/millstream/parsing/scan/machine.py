@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Literal
 
 from millstream.parsing.events import CallArgs, Event, Piece, Span
 from millstream.parsing.scan.scanner import EndOfInput, Scanner, Steps
@@ -49,18 +51,23 @@ class Machine:
 
     def _drain(self) -> list[Event]:
         events, self.scanner.events = self.scanner.events, []
-        return joined(events)
+        return joined(events) if len(events) > 1 else events
 
 
 def joined(events: Iterable[Event]) -> list[Event]:
-    """Neighbours of one channel made one event."""
+    """Neighbours of one channel made one event, at a cost linear in their text."""
     out: list[Event] = []
-    for event in events:
-        last = out[-1] if out else None
-        if isinstance(event, Span) and isinstance(last, Span) and event.channel == last.channel:
-            out[-1] = Span(last.text + event.text, event.channel)
-        elif isinstance(event, CallArgs) and isinstance(last, CallArgs):
-            out[-1] = CallArgs(last.fragment + event.fragment)
+    for kind, group in groupby(events, _kind):
+        if kind == "call":
+            out.extend(group)
+        elif kind == "args":
+            out.append(CallArgs("".join(event.fragment for event in group if isinstance(event, CallArgs))))
         else:
-            out.append(event)
+            out.append(Span("".join(event.text for event in group if isinstance(event, Span)), kind))
     return out
+
+
+def _kind(event: Event) -> Literal["content", "reasoning", "args", "call"]:
+    if isinstance(event, Span):
+        return event.channel
+    return "args" if isinstance(event, CallArgs) else "call"

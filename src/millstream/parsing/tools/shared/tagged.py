@@ -14,6 +14,7 @@ from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import EndOfInput, Scanner, Sink, Steps
 from millstream.parsing.tools.format import Toolbox
 from millstream.parsing.tools.shared.arguments import ArgumentsWriter, TextValue
+from millstream.parsing.tools.shared.marked_json import marked_calls
 from millstream.parsing.tools.shared.outer import text_and_calls
 
 _NAME = re.compile(r'[^\s<>"{}]*')
@@ -24,7 +25,8 @@ class Tags:
     """The markup of one format.
 
     Attributes:
-        wrap: opening and closing tag around all calls; calls without it are recognised too.
+        wrap: opening and closing tag around all calls. Calls without it are recognised too, and so is a JSON object in
+            it, which models fall back to that have learned both.
         call_open, call_name_end, call_close: ``<function=NAME>`` … ``</function>``.
         key_open, key_ends, key_close: ``<parameter=NAME>`` … ``</parameter>``; ``key_ends`` maps the ways in which the
             opening tag ends to whether it says that the value is a string (None: it does not say).
@@ -47,6 +49,8 @@ class TaggedCalls:
     def __init__(self, tags: Tags, tools: Toolbox) -> None:
         self._tags = tags
         self._tools = tools
+        self._wrap = Markers(tags.wrap)
+        self._wrap_close = Markers([tags.wrap[1]])
         self._call_open = Markers([tags.call_open])
         self._call_name_end = Markers([tags.call_name_end])
         self._key_open = Markers([tags.key_open])
@@ -60,14 +64,16 @@ class TaggedCalls:
         return text_and_calls(
             scanner,
             Markers([self._tags.wrap[0], self._tags.call_open]),
-            Markers([self._tags.wrap[1]]),
+            self._wrap_close,
             lambda marker: self._call(scanner, marker),
         )
 
     def _call(self, scanner: Scanner, marker: str) -> Steps[bool]:
         """From the opening tag to behind the closing one. False: it is no call."""
         if marker == self._tags.wrap[0]:
-            yield from scanner.space()
+            marker += yield from scanner.space()
+            if (yield from scanner.peek()) == "{":
+                return (yield from marked_calls(scanner, marker, self._wrap, self._wrap_close))
             yield from scanner.accept(self._call_open)
         name = yield from scanner.run(_NAME)
         if not name or (yield from scanner.accept(self._call_name_end)) is None:
