@@ -12,11 +12,13 @@ from millstream.cli.options import (
     MODEL_HELP,
     ContextOption,
     EngineOptions,
+    Formats,
     KvCacheOption,
     MaxTokensOption,
     MinPOption,
     ModelOption,
     NoFetchOption,
+    ReasoningFormatOption,
     RepetitionOption,
     SeedOption,
     StatsOption,
@@ -24,6 +26,7 @@ from millstream.cli.options import (
     SystemOption,
     TemperatureOption,
     ThreadsOption,
+    ToolFormatOption,
     TopKOption,
     TopPOption,
 )
@@ -88,6 +91,8 @@ def serve(
         bool,
         typer.Option("--no-prefix-cache", rich_help_panel="Engine", help="Don't keep prompt beginnings for reuse."),
     ] = False,
+    tool_format: ToolFormatOption = None,
+    reasoning_format: ReasoningFormatOption = None,
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
@@ -112,6 +117,7 @@ def serve(
             log_level=log_level,
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
+            formats=Formats(tools=tool_format, reasoning=reasoning_format),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,

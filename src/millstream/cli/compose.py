@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from millstream.cli.errors import CliError
-from millstream.cli.options import EngineOptions
+from millstream.cli.options import EngineOptions, Formats
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
 from millstream.engine.sizing import kv_bytes_per_token
@@ -38,7 +38,13 @@ class LocalSession(NamedTuple):
 
 
 @asynccontextmanager
-async def open_local(path: Path, options: EngineOptions, *, name: str | None = None) -> AsyncIterator[LocalSession]:
+async def open_local(
+    path: Path,
+    options: EngineOptions,
+    *,
+    name: str | None = None,
+    formats: Formats = Formats(),  # noqa: B008  (immutable)
+) -> AsyncIterator[LocalSession]:
     """Start an engine process on a model file; it is stopped on exit.
 
     The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this process
@@ -60,7 +66,14 @@ async def open_local(path: Path, options: EngineOptions, *, name: str | None = N
     except (ModelFileError, EngineStartError, OSError) as error:
         raise CliError(str(error)) from None
     try:
-        provider = LocalProvider(engine, tokenizer=assets.tokenizer, template=assets.template, name=assets.name)
+        provider = LocalProvider(
+            engine,
+            tokenizer=assets.tokenizer,
+            template=assets.template,
+            name=assets.name,
+            tool_format=formats.tools,
+            reasoning_format=formats.reasoning,
+        )
         yield LocalSession(assets.name, provider, engine)
     finally:
         await engine.close()

@@ -7,7 +7,8 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
 
 from millstream.engine.protocol import SamplingParams, TokenEngine, TokenRequest, TokenStream
 from millstream.ir.channel import merge
@@ -19,12 +20,20 @@ from millstream.ir.request import ChatRequest, CompletionRequest, Request, Sampl
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
-from millstream.pipeline.choice import ChoiceDecoder, Parser
+from millstream.pipeline.calls import new_call_id
+from millstream.pipeline.checks import GrammarChecker
+from millstream.pipeline.choice import ChoiceDecoder
+from millstream.pipeline.dialect import Dialect, Turn
 
 LONG_TEXT = 32_768
 """Characters beyond which a prompt is tokenised in a thread, so that it does not stall the streams of others."""
 
-ParserFactory = Callable[[ChatRequest], Parser | None]
+
+class _Prompt(NamedTuple):
+    """``turn`` is that of a chat request."""
+
+    ids: list[int]
+    turn: Turn | None = None
 
 
 class LocalProvider:
@@ -38,17 +47,27 @@ class LocalProvider:
         template: ChatTemplate | None,
         name: str | None = None,
         created: int | None = None,
-        parser: ParserFactory | None = None,
+        tool_format: str | None = None,
+        reasoning_format: str | None = None,
     ) -> None:
         """``name``: what clients call the model (None: the engine's own). ``created``: Unix seconds (None: now).
-        ``parser`` makes the reasoning and tool parser of each choice of a chat request."""
+        ``tool_format`` and ``reasoning_format`` are names of `millstream.parsing.registry` (None: what the template
+        teaches).
+
+        Raises:
+            ValueError: there is no format of such a name.
+        """
         self._engine = engine
         self._tokenizer = tokenizer
-        self._template = template
+        self._dialect = (
+            Dialect(template, tokenizer, tool_format=tool_format, reasoning_format=reasoning_format)
+            if template is not None
+            else None
+        )
+        self._checker = GrammarChecker(self._dialect.control_tokens.values() if self._dialect is not None else ())
         self._table = TokenTable(tokenizer)
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
-        self._parser = parser
 
     def models(self) -> list[ModelCard]:
         return [ModelCard(id=self._name, created=self._created, context_length=self._engine.info.context_length)]
@@ -65,54 +84,61 @@ class LocalProvider:
         _check(request, self._engine.info.vocab_size)
         prompt = await self._prompt(request)
         context = self._engine.info.context_length
-        if len(prompt) >= context:
-            raise context_length_exceeded(len(prompt), context, param=_prompt_field(request))
-        sequences = self._sequences(request, prompt, context - len(prompt))
-        stop = StopStrings(request.sampling.stop)
+        if len(prompt.ids) >= context:
+            raise context_length_exceeded(len(prompt.ids), context, param=_prompt_field(request))
         choices: list[_ChoiceStream] = []
+        stop = StopStrings(request.sampling.stop)
         try:
-            for sequence in sequences:
-                decoder = ChoiceDecoder(
-                    self._table,
-                    prompt_tokens=len(prompt),
-                    choice=sequence.choice,
-                    stop=stop,
-                    stop_ids=frozenset(sequence.stop_ids),
-                    min_tokens=sequence.min_tokens,
-                    output=request.output,
-                    parser=self._parser(request) if self._parser and isinstance(request, ChatRequest) else None,
-                )
+            for sequence in self._sequences(request, prompt, context - len(prompt.ids)):
+                decoder = self._decoder(request, prompt, sequence, stop)
                 choices.append(_ChoiceStream(await self._engine.submit(sequence), decoder))
         except BaseException:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
         return guard(choices[0]) if len(choices) == 1 else merge(choices)
 
-    async def _prompt(self, request: Request) -> list[int]:
+    def _decoder(self, request: Request, prompt: _Prompt, sequence: TokenRequest, stop: StopStrings) -> ChoiceDecoder:
+        turn = prompt.turn
+        return ChoiceDecoder(
+            self._table,
+            prompt_tokens=len(prompt.ids),
+            choice=sequence.choice,
+            stop=stop,
+            stop_ids=frozenset(sequence.stop_ids),
+            min_tokens=sequence.min_tokens,
+            output=request.output,
+            parser=turn.parser() if turn is not None and turn.parser is not None else None,
+            parallel_calls=not isinstance(request, ChatRequest) or request.parallel_tool_calls,
+            call_id=self._dialect.new_call_id if self._dialect is not None else new_call_id,
+        )
+
+    async def _prompt(self, request: Request) -> _Prompt:
+        turn = None
         if isinstance(request, ChatRequest):
-            prompt = await self._encode(self._render(request))
+            turn = await self._turn(request)
+            ids = await self._encode(turn.prompt)
         elif isinstance(request.prompt, str):
-            prompt = await self._encode(request.prompt)
+            ids = await self._encode(request.prompt)
         else:
-            prompt = list(request.prompt)
-            _check_ids(prompt, self._engine.info.vocab_size, "prompt")
-        if not prompt and self._tokenizer.bos_id is not None:
-            prompt = [self._tokenizer.bos_id]
-        if not prompt:
+            ids = list(request.prompt)
+            _check_ids(ids, self._engine.info.vocab_size, "prompt")
+        if not ids and self._tokenizer.bos_id is not None:
+            ids = [self._tokenizer.bos_id]
+        if not ids:
             raise invalid(
                 "The prompt is empty, and this model has no token to begin a text with.", param=_prompt_field(request)
             )
-        return prompt
+        return _Prompt(ids, turn)
 
-    def _render(self, request: ChatRequest) -> str:
-        if self._template is None:
+    async def _turn(self, request: ChatRequest) -> Turn:
+        if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        tools = request.tools if request.tool_choice.mode != "none" else ()
-        if tools and self._parser is None:
-            raise invalid(f"Tool calls are not supported for the model {self._name!r}.", param="tools")
-        return self._template.render(request.messages, tools=tools, kwargs=request.template_kwargs)
+        turn = self._dialect.turn(request)
+        if turn.grammar is not None:
+            await self._checker.check(turn.grammar)
+        return turn
 
     async def _encode(self, text: str) -> list[int]:
         try:
@@ -122,16 +148,17 @@ class LocalProvider:
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
 
-    def _sequences(self, request: Request, prompt: list[int], room: int) -> Iterable[TokenRequest]:
+    def _sequences(self, request: Request, prompt: _Prompt, room: int) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""
         sampling = request.sampling
         identity = uuid.uuid4().hex
         eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
+        grammar = prompt.turn.grammar if prompt.turn is not None else None
         params = _params(sampling, request.output.logprobs)
         for choice in range(request.n):
             yield TokenRequest(
                 id=f"{identity}-{choice}",
-                prompt=prompt,
+                prompt=prompt.ids,
                 sampling=params,
                 max_tokens=room if sampling.max_tokens is None else min(sampling.max_tokens, room),
                 min_tokens=min(sampling.min_tokens, room),
@@ -139,6 +166,7 @@ class LocalProvider:
                 choice=choice,
                 tenant=request.tenant,
                 priority=request.priority,
+                grammar=grammar.text if grammar is not None else None,
             )
 
 

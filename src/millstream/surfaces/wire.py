@@ -19,6 +19,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stop_strings: int = 16
     top_logprobs: int = 20
     json_depth: int = 32
+    tools: int = 1024
+    schema_depth: int = 64
 
 
 class WireOptions(msgspec.Struct, frozen=True, kw_only=True):
