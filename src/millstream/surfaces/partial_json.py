@@ -7,6 +7,7 @@ import re
 import msgspec
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\s+', re.DOTALL)
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _CLOSER = {"{": "}", "[": "]"}
 
 
@@ -15,7 +16,8 @@ def is_object(text: str) -> bool:
     if not text.lstrip().startswith("{"):
         return False
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        _decode(text)
+        return True
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return False
 
