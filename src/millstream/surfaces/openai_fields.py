@@ -150,4 +150,4 @@ def main(path: str, printed: Mapping[str, FieldTable] = PRINTED) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

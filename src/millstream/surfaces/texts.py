@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from millstream.ir.errors import invalid
@@ -51,9 +49,9 @@ TEMPLATE_FIELDS = field_table((_MODEL, *_CONVERSATION))
 
 class _Conversation(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
-    messages: msgspec.Raw | None = None
-    tools: msgspec.Raw | None = None
-    chat_template_kwargs: msgspec.Raw | None = None
+    messages: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = msgspec.Raw()
+    chat_template_kwargs: msgspec.Raw = msgspec.Raw()
 
 
 class _TokenizeBody(_Conversation, frozen=True, kw_only=True):
@@ -87,7 +85,7 @@ class DetokenizeAsk(msgspec.Struct, frozen=True, kw_only=True):
 def decode_tokenize(body: bytes, limits: Limits) -> TokenizeAsk:
     """Raises `ApiError` (400) that names the field at fault."""
     wire = decode_body(body, _TokenizeBody, TOKENIZE_FIELDS)
-    if wire.messages is not None:
+    if _given(wire.messages):
         return TokenizeAsk(model=wire.model, conversation=_conversation(wire, limits))
     text = wire.content if wire.prompt is None else wire.prompt
     if text is None:
@@ -126,13 +124,17 @@ def chat_of(call: Call) -> ChatRequest:
 
 def _conversation(wire: _Conversation, limits: Limits) -> ChatRequest:
     """Read by the chat surface, so that the prompt is the one of the real request."""
-    fields: Mapping[str, Any] = {
+    fields = {
         "messages": wire.messages,
         "tools": wire.tools,
         "chat_template_kwargs": wire.chat_template_kwargs,
     }
-    given = {name: value for name, value in fields.items() if value is not None}
+    given = {name: value for name, value in fields.items() if _given(value)}
     return chat_of(openai_chat.decode(to_json({"model": wire.model or ANY_MODEL, **given}), limits))
+
+
+def _given(value: msgspec.Raw) -> bool:
+    return bytes(value) not in (b"", b"null")
 
 
 TABLES: Mapping[str, FieldTable] = {
