@@ -172,11 +172,11 @@ async def test_failures_before_the_first_token(live: Live, client: AsyncAnthropi
 
 async def test_failure_in_mid_stream(live: Live, client: AsyncAnthropic) -> None:
     live.provider.script = lambda request: [Start(5), Content("a"), Error("engine died", code="engine_error")]
-    seen = []
-    with pytest.raises(anthropic.APIStatusError, match="engine died"):
-        async for event in await client.messages.create(**ASK, stream=True):
-            seen.append(event.type)
+    events = aiter(await client.messages.create(**ASK, stream=True))
+    seen = [(await anext(events)).type for _ in range(3)]
     assert seen == ["message_start", "content_block_start", "content_block_delta"]
+    with pytest.raises(anthropic.APIStatusError, match="engine died"):
+        await anext(events)
 
 
 async def test_silence_is_filled_with_pings(live: Live, client: AsyncAnthropic) -> None:

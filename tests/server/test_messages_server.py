@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from anthropic import Anthropic, DefaultHttpxClient
 
 from millstream.engine.protocol import TokenDelta, TokenRequest
 from millstream.engine.scripted import ScriptedEngine, script
@@ -181,6 +182,16 @@ def test_counting_does_not_reach_the_engine(local: Live) -> None:
     assert post(local, COUNT, ask)[0] == 200
     assert len(engine.requests) == before
     assert post(local, COUNT, {**ask, "model": "other"})[1]["error"]["type"] == "not_found_error"
+
+
+def test_counting_by_anthropics_client(local: Live) -> None:
+    http = DefaultHttpxClient(verify=False, trust_env=False)
+    with Anthropic(base_url=local.url, api_key="none", max_retries=0, http_client=http) as client:
+        plain = client.messages.count_tokens(model="tiny", messages=ASK["messages"], system="Be brief.")
+        beta = client.beta.messages.count_tokens(model="tiny", messages=ASK["messages"], betas=["x"])
+        answer = client.messages.create(**ASK)
+    assert beta.input_tokens == answer.usage.input_tokens + answer.usage.cache_read_input_tokens
+    assert plain.input_tokens > beta.input_tokens
 
 
 def test_what_cannot_count_says_so(scripted: Live) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from millstream.ir.errors import ApiError, invalid
 from millstream.ir.request import Message, ToolCall
+from millstream.ir.turns import join_texts, merge_neighbours
 from millstream.surfaces.anthropic_common import carried_thinking
 from millstream.surfaces.anthropic_tools import Toolbox, WireTool
 from millstream.surfaces.openai_params import wrong_type
 
 ROLES = ("user", "assistant", "system")
-GAP = "\n\n"
-"""Between texts that one turn is made of, where the model did not write them itself."""
 TOOL_ERROR = "[tool error]\n"
 """Before the content of a failed tool result: chat templates have no other place for the fact."""
 
@@ -62,7 +61,7 @@ def system_message(wire: str | list[WireBlock] | None) -> list[Message]:
     if wire is None:
         return []
     texts = [wire] if isinstance(wire, str) else [_text(block, f"system[{k}]") for k, block in enumerate(wire)]
-    text = _joined(map(without_billing, texts))
+    text = join_texts(map(without_billing, texts))
     return [Message("system", text)] if text else []
 
 
@@ -95,27 +94,12 @@ def conversation(wire: Sequence[WireMessage], tools: Toolbox) -> list[Message]:
             added = _system(blocks, tools, path)
             if message.clear_at == "next_user_message" and position < last_user:
                 added = []
-        for turn in added:
-            _append(turns, turn)
-    return turns
+        turns += added
+    return merge_neighbours(turns)
 
 
 def _blocks(content: str | list[WireBlock] | None) -> list[WireBlock]:
     return [WireBlock("text", text=content)] if isinstance(content, str) else content or []
-
-
-def _append(turns: list[Message], turn: Message) -> None:
-    last = turns[-1] if turns else None
-    if last is None or last.role != turn.role or turn.role == "tool":
-        turns.append(turn)
-        return
-    reasoning = (last.reasoning or "") + (turn.reasoning or "")
-    turns[-1] = Message(
-        role=turn.role,
-        content=_joined((last.content, turn.content)),
-        reasoning=reasoning or None,
-        tool_calls=last.tool_calls + turn.tool_calls,
-    )
 
 
 def _assistant(blocks: list[WireBlock], path: str) -> Message:
@@ -155,7 +139,7 @@ def _user(blocks: list[WireBlock], tools: Toolbox, path: str) -> list[Message]:
         elif block.type == "text" or not _FOREIGN_BLOCK.match(block.type):
             texts.append(_text(block, where))
     # Results first, whatever their place: they answer the turn before.
-    return results + ([Message("user", _joined(texts))] if texts or not results else [])
+    return results + ([Message("user", join_texts(texts))] if texts or not results else [])
 
 
 def _result(block: WireBlock, tools: Toolbox, path: str) -> Message:
@@ -166,7 +150,7 @@ def _result(block: WireBlock, tools: Toolbox, path: str) -> Message:
         text = content or ""
     else:
         parts = _converted(content, list[WireBlock], f"{path}.content")
-        text = _joined([_result_part(part, tools, f"{path}.content[{k}]") for k, part in enumerate(parts)])
+        text = join_texts([_result_part(part, tools, f"{path}.content[{k}]") for k, part in enumerate(parts)])
     return Message("tool", TOOL_ERROR + text if block.is_error else text, tool_call_id=block.tool_use_id)
 
 
@@ -187,7 +171,7 @@ def _system(blocks: list[WireBlock], tools: Toolbox, path: str) -> list[Message]
             _change(block, tools, f"{where}.tool")
         else:
             texts.append(without_billing(_text(block, where)))
-    text = _joined(texts)
+    text = join_texts(texts)
     return [Message("system", text)] if text else []
 
 
@@ -210,10 +194,6 @@ def _text(block: WireBlock, path: str) -> str:
     if block.text is None:
         raise _missing(f"{path}.text")
     return block.text
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return GAP.join(text for text in texts if text)
 
 
 def _converted(value: Any, kind: type[T], path: str) -> T:
