@@ -38,6 +38,7 @@ NAME = "messages"
 
 _PING = event("ping", {})
 _STOP = event("message_stop", {})
+_LATE = Error("The arguments of a tool call went on after the call was complete.")
 
 
 def stream_encoder(
@@ -78,7 +79,7 @@ class MessagesEncoder:
                 try:
                     return self._open(Usage()) + self._blocks.feed(delta)
                 except _LateArguments:
-                    return self._fail(Error("The arguments of a tool call went on after the call was complete."))
+                    return self._fail(_LATE)
 
     def end(self) -> bytes:
         return b""
@@ -94,7 +95,10 @@ class MessagesEncoder:
 
     def _finish(self, finish: Finish) -> bytes:
         usage = finish.usage
-        frames = self._open(Usage(usage.prompt_tokens, 0, usage.cached_tokens)) + self._blocks.finish()
+        try:
+            frames = self._open(Usage(usage.prompt_tokens, 0, usage.cached_tokens)) + self._blocks.finish()
+        except _LateArguments:
+            return self._fail(_LATE)
         delta = stop_fields(finish, refused=self._refused, has_calls=self._blocks.has_calls)
         return frames + event("message_delta", {"delta": delta, "usage": usage_body(usage)}) + _STOP
 
@@ -144,16 +148,29 @@ class _Blocks:
             if delta.fragment.isspace():
                 return b""
             raise _LateArguments
-        kind = type(delta)
-        frames = b"" if self._open is kind else self._open_text(kind)
-        return frames + self._write(delta.text)
+        return self._text(delta)
 
     def finish(self) -> bytes:
         """Everything that waits, and the end of the last block."""
-        frames = b""
-        while self._waiting:
-            frames += self._go_on()
-        return frames + self._close()
+        arguments: dict[int, list[str]] = {}
+        others: list[Content | Reasoning | ToolCallStart] = []
+        for delta in self._waiting:
+            if isinstance(delta, ToolCallArgs):
+                arguments.setdefault(delta.index, []).append(delta.fragment)
+            else:
+                others.append(delta)
+        self._waiting.clear()
+        frames = [self._close()]
+        for delta in others:
+            if isinstance(delta, ToolCallStart):
+                frames.append(self._open_call(delta))
+                fragments = arguments.pop(delta.index, None)
+                frames.append(self._write("".join(fragments)) if fragments else b"")
+            else:
+                frames.append(self._text(delta))
+        if any(not "".join(fragments).isspace() for fragments in arguments.values()):
+            raise _LateArguments
+        return b"".join(frames) + self._close()
 
     def _go_on(self) -> bytes:
         """Close the block that others wait for, and write those up to the next incomplete call."""
@@ -162,6 +179,11 @@ class _Blocks:
         for delta in waiting:
             frames += self.feed(delta)
         return frames
+
+    def _text(self, delta: Content | Reasoning) -> bytes:
+        kind = type(delta)
+        frames = b"" if self._open is kind else self._open_text(kind)
+        return frames + self._write(delta.text)
 
     def _complete(self) -> bool:
         return is_object("".join(self._pieces))

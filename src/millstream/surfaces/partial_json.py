@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\s+', re.DOTALL)
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _CLOSER = {"{": "}", "[": "]"}
+
+
+class _Brackets(NamedTuple):
+    """Open brackets as a linked list, so that remembering them at a place costs nothing."""
+
+    bracket: str
+    below: _Brackets | None
 
 
 def is_object(text: str) -> bool:
@@ -35,31 +43,27 @@ def as_object(arguments: str) -> msgspec.Raw:
 
 def _closed(text: str) -> str:
     """The longest beginning of a cut text that ends with a whole member, with its brackets closed."""
-    open_brackets: list[str] = []
-    kept, at, keyed = "", 0, False
+    stack: _Brackets | None = None
+    end, open_at_end = 0, stack
+    at, keyed = 0, False
     while match := _TOKEN.match(text, at):
         token, at = match.group(), match.end()
-        whole_value = False
         if token in _CLOSER:
-            open_brackets.append(token)
-            keyed = False
-            kept = text[:at] + _closers(open_brackets)
+            stack, keyed = _Brackets(token, stack), False
         elif token in ("}", "]"):
-            if not open_brackets or _CLOSER[open_brackets.pop()] != token:
+            if stack is None or _CLOSER[stack.bracket] != token:
                 break
-            whole_value = True
-        elif token == ":":
-            keyed = True
-        elif token == ",":
-            keyed = False
-        elif not token.isspace():
-            # A number at the very end may be the beginning of a longer one.
-            in_list = bool(open_brackets) and open_brackets[-1] == "["
-            whole_value = (keyed or in_list) and (token.startswith('"') or at < len(text))
-        if whole_value:
-            kept = text[:at] + _closers(open_brackets)
-    return kept
-
-
-def _closers(open_brackets: list[str]) -> str:
-    return "".join(_CLOSER[bracket] for bracket in reversed(open_brackets))
+            stack = stack.below
+        elif token in (":", ","):
+            keyed = token == ":"
+            continue
+        elif token.isspace() or not (keyed or (stack is not None and stack.bracket == "[")):
+            continue
+        elif at == len(text) and not token.startswith('"'):
+            break  # a number at the very end may be the beginning of a longer one
+        end, open_at_end = at, stack
+    closers = []
+    while open_at_end is not None:
+        closers.append(_CLOSER[open_at_end.bracket])
+        open_at_end = open_at_end.below
+    return text[:end] + "".join(closers)
