@@ -15,12 +15,14 @@ from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
 from millstream.server.settings import Settings
-from millstream.surfaces import openai_chat, openai_completions
+from millstream.server.texts import TextRoutes
+from millstream.surfaces import anthropic_messages, openai_chat, openai_completions
 from millstream.surfaces.wire import Surface
 
 SURFACES: dict[str, Surface] = {
     "/v1/chat/completions": openai_chat,
     "/v1/completions": openai_completions,
+    "/v1/messages": anthropic_messages,
 }
 
 
@@ -34,8 +36,9 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         Route(path, AnswerRoute(surface, provider, metrics, settings), methods=["POST"])
         for path, surface in SURFACES.items()
     ]
+    texts = TextRoutes(provider, metrics, settings)
     app = Starlette(
-        routes=[*routes, *info.routes()],
+        routes=[*routes, *texts.routes(), *info.routes()],
         middleware=_middleware(lifecycle, settings),
         exception_handlers={HTTPException: on_http_exception},
     )
@@ -55,6 +58,6 @@ def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
         allow_origins=settings.allow_origins,
         allow_methods=("GET", "POST"),
         allow_headers=("*",),
-        expose_headers=("x-request-id", "retry-after"),
+        expose_headers=("x-request-id", "request-id", "retry-after"),
     )
     return [cors, frame]
