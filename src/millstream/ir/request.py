@@ -47,6 +47,17 @@ class ToolChoice(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
+class ResponseFormat(msgspec.Struct, frozen=True):
+    """What the visible text must look like. ``schema`` (with ``name`` and ``strict``) belongs to ``json_schema``,
+    ``pattern`` to ``regex`` (the expression) and ``grammar`` (its text)."""
+
+    kind: Literal["text", "json_object", "json_schema", "regex", "grammar"]
+    schema: dict[str, Any] | bool | None = None
+    name: str | None = None
+    strict: bool | None = None
+    pattern: str | None = None
+
+
 class Sampling(msgspec.Struct, frozen=True):
     """How tokens are drawn.
 
@@ -86,6 +97,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
+    response_format: ResponseFormat | None = None
+    reasoning_effort: str | None = None
     template_kwargs: dict[str, Any] = {}
     sampling: Sampling = Sampling()
     output: Output = Output()
