@@ -137,9 +137,7 @@ class SqliteStore:
 
     async def delete(self, tenant: str, kind: Kind, answer_id: str) -> bool:
         query = "DELETE FROM answers WHERE tenant = ? AND id = ? AND kind = ? AND used >= ?"
-        return await self._run(
-            lambda db: db.execute(query, (tenant, answer_id, kind, self._oldest())).rowcount > 0
-        )
+        return await self._run(lambda db: db.execute(query, (tenant, answer_id, kind, self._oldest())).rowcount > 0)
 
     async def history(self, tenant: str, answer_id: str) -> list[Item] | str:
         return await self._run(lambda db: self._history(db, tenant, answer_id))
@@ -225,9 +223,7 @@ class SqliteStore:
         answers = [row[0] for row in reversed(chain)]
         self._touch(db, tenant, answers)
         query = "SELECT body FROM items WHERE tenant = ? AND answer = ? ORDER BY place"
-        return [
-            msgspec.json.decode(body) for answer in answers for (body,) in db.execute(query, (tenant, answer))
-        ]
+        return [msgspec.json.decode(body) for answer in answers for (body,) in db.execute(query, (tenant, answer))]
 
     def _find_items(self, db: sqlite3.Connection, tenant: str, item_ids: Sequence[str]) -> dict[str, Item]:
         found = {}
@@ -269,6 +265,7 @@ class SqliteStore:
 def _open(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # conversations are private
     # One thread uses it; the flag lets another close it.
     connection = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")

@@ -139,9 +139,11 @@ PRINTED = {"chat-fields": CHAT_FIELDS, "completion-fields": COMPLETION_FIELDS}
 
 def main(path: str) -> None:
     """Print the tables into a page."""
+    from millstream.surfaces.responses.fields import RESPONSES_FIELDS  # that package reads this module
+
     page = Path(path)
     text = page.read_text(encoding="utf-8")
-    for mark, table in PRINTED.items():
+    for mark, table in {**PRINTED, "responses-fields": RESPONSES_FIELDS}.items():
         begin, end = f"<!-- {mark} -->\n", "<!-- end -->"
         head, rest = text.split(begin)
         text = head + begin + markdown_table(table) + end + rest.partition(end)[2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.ir.deltas import Content, Delta, Finish, Reasoning, Refusal, ToolCallArgs, ToolCallStart
-from millstream.ir.errors import invalid
+from millstream.ir.errors import ApiError, invalid
 from millstream.ir.fold import Answer, Text, Thinking
 from millstream.surfaces.openai_common import encode_error, to_json
 from millstream.surfaces.responses.options import ResponsesOptions
@@ -27,6 +27,7 @@ __all__ = [
     "encode_answer",
     "encode_error",
     "parse",
+    "previous_response_not_found",
     "stream_encoder",
 ]
 
@@ -45,7 +46,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     return build(parsed, limits)
 
 
-def previous_response_not_found(response_id: str) -> Exception:
+def previous_response_not_found(response_id: str) -> ApiError:
     """A 400 in OpenAI's words."""
     return invalid(
         f"Previous response with id {response_id[:128]!r} not found.",

@@ -88,7 +88,7 @@ def regular_items(wire: str | list[WireItem] | None, stored: Mapping[str, Item])
 
 
 def conversation(items: Iterable[Item], tools: ToolSet) -> list[Message]:
-    """The messages that regular items tell. What an assistant did in one turn (reasoning, text, calls) is one message."""
+    """The messages that regular items tell. An assistant's turn (reasoning, text, calls) is one message."""
     messages: list[Message] = []
     turn = _Turn()
     for item in items:

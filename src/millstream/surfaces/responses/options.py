@@ -53,7 +53,7 @@ class ResponsesOptions(WireOptions, frozen=True, kw_only=True):
     ``warnings``: what was ignored that changes the answer, one line each."""
 
     echo: dict[str, Any] = ABSENT_ECHO
-    names: dict[str, ToolName] = {}
+    names: dict[str, ToolName] = msgspec.field(default_factory=dict)
     summary: bool = False
     sealed: bool = False
     store: bool = False

@@ -166,9 +166,7 @@ class ResponsesEncoder:
         if isinstance(last, ReasoningItem):
             return last
         self._close_what_may_end()
-        item = ReasoningItem(
-            self._emit, len(self._items), summary=self._options.summary, sealed=self._options.sealed
-        )
+        item = ReasoningItem(self._emit, len(self._items), summary=self._options.summary, sealed=self._options.sealed)
         self._items.append(item)
         return item
 

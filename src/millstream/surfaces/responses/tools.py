@@ -137,9 +137,7 @@ def read_choice(wire: str | WireChoice | None, tools: ToolSet) -> ToolChoice:
     if wire == "required":
         return _forced(tools, ())
     if isinstance(wire, str):
-        raise invalid(
-            f"tool_choice must be auto, none, required or an object, got {wire[:64]!r}.", param="tool_choice"
-        )
+        raise invalid(f"tool_choice must be auto, none, required or an object, got {wire[:64]!r}.", param="tool_choice")
     if wire.type == "allowed_tools":
         return _allowed(wire, tools)
     return _forced(tools, (_find(wire, tools, "tool_choice"),))
