@@ -61,9 +61,7 @@ RESPONSES_FIELDS = field_table(
             "path.",
         ),
         _honoured("instructions", "A system message before everything else; not inherited by later answers."),
-        _honoured(
-            "previous_response_id", "Input and output of that stored answer, and of those before it, go first."
-        ),
+        _honoured("previous_response_id", "Input and output of that stored answer, and of those before it, go first."),
         _honoured("store", "Default true: the answer can be continued, retrieved and deleted until it is evicted."),
         _honoured(
             "tools",

@@ -52,7 +52,7 @@ class ResponsesOptions(WireOptions, frozen=True, kw_only=True):
     ``input_items``: the regular items of the request's own input. ``truncate``: drop the oldest turns if needed.
     ``warnings``: what was ignored that changes the answer, one line each."""
 
-    echo: dict[str, Any] = ABSENT_ECHO
+    echo: dict[str, Any] = msgspec.field(default_factory=dict)
     names: dict[str, ToolName] = msgspec.field(default_factory=dict)
     summary: bool = False
     sealed: bool = False
