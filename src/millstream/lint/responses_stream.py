@@ -225,9 +225,8 @@ class ResponsesLint:
     def _done(self, body: dict[str, Any]) -> None:
         item = body.get("item")
         state = self._open(body, item.get("id") if isinstance(item, dict) else None)
-        if state is None:
+        if state is None or not isinstance(item, dict):
             return
-        assert isinstance(item, dict)
         state.done = item
         self._check(item.get("type") == state.kind, "item", f"the type of item {state.id} changed")
         for (place, at), part in state.parts.items():
