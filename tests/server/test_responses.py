@@ -12,14 +12,14 @@ import openai
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic import BaseModel
-from support.live import Live, serving
-from support.responses import events, kinds, legal
-from support.wire import logprob
 
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import context_length_exceeded, overloaded
 from millstream.ir.request import ChatRequest, Message
 from millstream.server.store import SqliteStore, StoreLimits
+from support.live import Live, serving
+from support.responses import events, kinds, legal
+from support.wire import logprob
 
 FUNCTION: Any = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
 CAPTURES = Path(__file__).parents[1] / "surfaces" / "captures"
@@ -359,3 +359,16 @@ def _eventually(holds: Any) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("it did not happen")
+
+
+async def test_half_a_call_is_no_history(live: Live, client: AsyncOpenAI) -> None:
+    live.provider.script = lambda request: [
+        Content("I"),
+        ToolCallStart(0, "call_a", "add"),
+        ToolCallArgs(0, '{"a'),
+        Finish("length", Usage(5, 9)),
+    ]
+    cut = await client.responses.create(model="tiny", input="one", tools=[FUNCTION])
+    assert [item.type for item in cut.output] == ["message", "function_call"]
+    await client.responses.create(model="tiny", input="two", previous_response_id=cut.id)
+    assert asked(live) == (Message("user", "one"), Message("assistant", "I"), Message("user", "two"))

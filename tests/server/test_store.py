@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from millstream.server.store import AnswerStore, Item, SqliteStore, StoredAnswer, StoreLimits
+from millstream.server.store import (
+    AnswerStore,
+    Item,
+    SqliteStore,
+    StoredAnswer,
+    StoreLimits,
+    default_store_path,
+)
 
 
 class Clock:
@@ -127,7 +135,12 @@ async def test_what_is_not_used_expires(store: AnswerStore, clock: Clock) -> Non
 
 async def test_pages_of_input(store: AnswerStore) -> None:
     many = StoredAnswer(
-        id="a", tenant="me", kind="response", body=b"", input=tuple(item(f"i{n}") for n in range(5)), output=(item("o"),)
+        id="a",
+        tenant="me",
+        kind="response",
+        body=b"",
+        input=tuple(item(f"i{n}") for n in range(5)),
+        output=(item("o"),),
     )
     await store.save(many)
 
@@ -164,3 +177,18 @@ async def test_a_file_outlives_the_process(tmp_path: Path) -> None:
     assert await second.load("me", "response", "a") == b"x" * 10
     await second.close()
     assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_file_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    store = SqliteStore(path)
+    with pytest.raises(sqlite3.DatabaseError, match="another version"):
+        await store.load("me", "response", "a")
+    await store.close()
+
+
+def test_where_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MILLSTREAM_HOME", str(tmp_path))
+    assert default_store_path() == tmp_path / "answers.sqlite"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.provider import ScriptedProvider
 
 from millstream.ir.errors import ApiError, context_length_exceeded
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import ChatRequest, Message, Request, ToolCall
 from millstream.server.truncation import shorter, stream_truncated
+from support.provider import ScriptedProvider
 
 SYSTEM = Message("system", "s")
 
@@ -80,7 +82,7 @@ def test_results_go_with_their_call() -> None:
 def test_cuts_only_ever_shrink(roles: list[str]) -> None:
     messages = [Message(role, str(at)) for at, role in enumerate(roles)]  # type: ignore[arg-type]
     cuts = [tuple(messages), *shorter(messages)]
-    for longer, cut in zip(cuts, cuts[1:], strict=False):
+    for longer, cut in pairwise(cuts):
         assert set(cut) < set(longer)
         assert [message for message in longer if message in cut] == list(cut)
     kept = set(cuts[-1])

@@ -46,9 +46,7 @@ def final(raw: bytes) -> dict[str, Any]:
 
 def silent(deltas: list[Delta], **options: Any) -> dict[str, Any]:
     """The response object of the answer that is not streamed."""
-    encoder = ResponsesEncoder(
-        ResponsesOptions(model="tiny", **options), response_id="resp_1", created=7, write=False
-    )
+    encoder = ResponsesEncoder(ResponsesOptions(model="tiny", **options), response_id="resp_1", created=7, write=False)
     for delta in deltas:
         encoder.encode(delta)
     assert encoder.end() == b""

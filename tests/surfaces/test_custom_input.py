@@ -7,9 +7,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import pieces
 
 from millstream.surfaces.responses.custom_input import InputReader
+from support.strategies import pieces
 
 
 def read(fragments: list[str]) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.responses import encode, events
 
 from millstream.ir.deltas import Content, Finish, Reasoning, ToolCallArgs, ToolCallStart, Usage
 from millstream.lint.responses_stream import ResponsesExpectation, lint_responses
+from support.responses import encode, events
 
 Events = list[dict[str, Any]]
 

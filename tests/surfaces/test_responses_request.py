@@ -49,6 +49,14 @@ def refused(**fields: Any) -> ApiError:
     return caught.value
 
 
+def problem_of(**fields: Any) -> ApiError | None:
+    try:
+        call_of(**fields)
+    except ApiError as error:
+        return error
+    return None
+
+
 def test_every_field_of_openai_is_decided() -> None:
     assert set(ResponseCreateParamsBase.__annotations__) - set(RESPONSES_FIELDS) == set()
 
@@ -104,9 +112,7 @@ def test_an_assistants_turn_is_one_message() -> None:
         {"type": "custom_tool_call_output", "call_id": "c2", "output": "2"},
     ) == (
         Message("user", "q"),
-        Message(
-            "assistant", "text", "hm", (ToolCall("c1", "add", "{}"), ToolCall("c2", "patch", '{"input":"a\\"b"}'))
-        ),
+        Message("assistant", "text", "hm", (ToolCall("c1", "add", "{}"), ToolCall("c2", "patch", '{"input":"a\\"b"}'))),
         Message("tool", "1", tool_call_id="c1"),
         Message("tool", "2", tool_call_id="c2"),
     )
@@ -316,3 +322,62 @@ def test_the_echo_is_complete_and_small() -> None:
 
 def _text(text: str) -> dict[str, str]:
     return {"type": "input_text", "text": text}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"null", b"{", b'{"model":"\xff"}', b"[" * 100_000, b'{"input":' + b"[" * 9999]
+)
+def test_bodies_that_are_none(body: bytes) -> None:
+    with pytest.raises(ApiError) as caught:
+        decode(body)
+    assert caught.value.status == 400
+
+
+JUNK = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**70), 2**70),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=4),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["type", "role", "content", "text", "name", "tools", "id", "output", "call_id", "format"]),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(RESPONSES_FIELDS)), JUNK, max_size=4))
+def test_any_value_of_any_field_is_accepted_or_a_400(fields: dict[str, Any]) -> None:
+    problem = problem_of(**fields)
+    assert problem is None or problem.status == 400
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(["message", "reasoning", "function_call", "function_call_output", "x"]),
+                "role": st.sampled_from(["user", "assistant", "developer"]),
+            },
+            optional={
+                "content": JUNK,
+                "summary": JUNK,
+                "call_id": st.text(max_size=3),
+                "name": st.text(max_size=3),
+                "arguments": st.text(max_size=3),
+                "output": JUNK,
+            },
+        ),
+        max_size=4,
+    )
+)
+def test_any_items_are_accepted_or_a_400_that_names_one(items: list[Any]) -> None:
+    problem = problem_of(input=items)
+    assert problem is None or (problem.status == 400 and str(problem.param).startswith("input"))

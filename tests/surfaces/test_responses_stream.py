@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from support.responses import encode, events, final, kinds, legal, silent, without_ids
-from support.wire import answers, logprob
 
 from millstream.ir.deltas import (
     Content,
@@ -31,6 +29,8 @@ from millstream.surfaces.responses import ResponsesEncoder, ResponsesOptions
 from millstream.surfaces.responses.items import unsealed_reasoning
 from millstream.surfaces.responses.tools import ToolName
 from millstream.surfaces.wire import WireOptions
+from support.responses import encode, events, final, kinds, legal, silent, without_ids
+from support.wire import answers, logprob
 
 USAGE = Usage(5, 4, 2, 1)
 _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -182,7 +182,7 @@ def test_names_go_back_to_their_namespace() -> None:
 
 def test_custom_calls_are_free_text() -> None:
     names = {"apply_patch": ToolName("custom", "apply_patch")}
-    fragments = ['{"in', 'put": "a\\', 'n\\u00', 'e9\\ud83d', '\\ude00"', "}"]
+    fragments = ['{"in', 'put": "a\\', "n\\u00", "e9\\ud83d", '\\ude00"', "}"]
     raw = encode(
         [
             ToolCallStart(0, "call_a", "apply_patch"),

@@ -48,7 +48,13 @@ class InfoRoutes:
     async def front(self, request: Request) -> Response:
         from millstream import __version__
 
-        paths = {"chat": "/v1/chat/completions", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
+        paths = {
+            "chat": "/v1/chat/completions",
+            "responses": "/v1/responses",
+            "models": "/v1/models",
+            "health": "/health",
+            "metrics": "/metrics",
+        }
         return _json({"name": "millstream", "version": __version__, "paths": paths})
 
     async def models(self, request: Request) -> Response:

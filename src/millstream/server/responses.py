@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -238,7 +239,7 @@ class _Stored:
         encoder = self._encoder
         if self._saved or not encoder.finished:
             return
-        self._saved = True
+        self._saved = encoder.stored = True
         response = encoder.response()
         answer = StoredAnswer(
             id=encoder.id,
@@ -247,14 +248,19 @@ class _Stored:
             body=to_json(response),
             previous=self._options.previous,
             input=self._options.input_items,
-            output=tuple(response["output"]),
+            output=tuple(item for item in response["output"] if not _half_a_call(item)),
         )
         try:
-            encoder.store = await self._store.save(answer)
+            encoder.stored = await self._store.save(answer)
         except Exception:
             # The answer is whole; that it was not kept is told in it.
             log.exception("response %s could not be stored", encoder.id)
-            encoder.store = False
+            encoder.stored = False
+
+
+def _half_a_call(item: dict[str, Any]) -> bool:
+    """Its arguments are cut: a conversation that goes on must not hold it."""
+    return item["type"] in ("function_call", "custom_tool_call") and item["status"] == "incomplete"
 
 
 async def _drive(stream: DeltaStream, encoder: ResponsesEncoder) -> Error | None:

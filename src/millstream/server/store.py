@@ -7,6 +7,7 @@ first, and reading a conversation counts as using all of it.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
+import platformdirs
 
 Item = dict[str, Any]
 Kind = Literal["response", "chat.completion"]
@@ -110,6 +112,16 @@ WITH RECURSIVE chain (id, previous, depth) AS (
 )
 SELECT id, previous FROM chain ORDER BY depth
 """
+
+
+SCHEMA_VERSION = 1
+
+
+def default_store_path() -> Path:
+    """Where a server keeps its answers: ``$MILLSTREAM_HOME/answers.sqlite``, else the user's state folder."""
+    if home := os.environ.get("MILLSTREAM_HOME"):
+        return Path(home).expanduser() / "answers.sqlite"
+    return platformdirs.user_state_path("millstream") / "answers.sqlite"
 
 
 class SqliteStore:
@@ -268,6 +280,11 @@ def _open(path: Path | None) -> sqlite3.Connection:
         path.touch(mode=0o600)  # conversations are private
     # One thread uses it; the flag lets another close it.
     connection = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, SCHEMA_VERSION):
+        connection.close()
+        raise sqlite3.DatabaseError(f"{path} was written by another version of Millstream (schema {version})")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")

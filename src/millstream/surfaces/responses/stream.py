@@ -57,7 +57,8 @@ class ResponsesEncoder:
             options = ResponsesOptions(model=options.model, logprobs=options.logprobs)
         self._options = options
         self.id = response_id or new_response_id()
-        self.store = options.store
+        self.stored = False
+        """Whether it was kept: what the finished response says under `store`."""
         self.created = now() if created is None else created
         self._write = write
         self._frames: list[bytes] = []
@@ -142,7 +143,7 @@ class ResponsesEncoder:
             "model": self._options.model,
             "output": [] if open_now else [item.body() for item in self._items],
             "service_tier": "default",
-            "store": self.store,
+            "store": self._options.store if open_now else self.stored,
             "usage": None if open_now or error is not None else usage_body(self._usage.total),
             **(self._options.echo or ABSENT_ECHO),
         }
