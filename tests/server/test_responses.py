@@ -217,7 +217,14 @@ async def test_errors_are_typed(live: Live, client: AsyncOpenAI) -> None:
     live.provider.refuse = context_length_exceeded(9, 8)
     with pytest.raises(openai.BadRequestError) as long:
         await client.responses.create(model="tiny", input="hi")
-    assert long.value.code == "context_length_exceeded"
+    assert (long.value.code, long.value.param) == ("context_length_exceeded", "input")
+
+
+def test_paths_that_are_not_there(live: Live) -> None:
+    with live.client() as http:
+        for path in ("compact", "input_tokens"):
+            answer = http.post(f"/v1/responses/{path}", json={})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
 
 
 async def test_a_failure_in_the_middle(live: Live, client: AsyncOpenAI) -> None:

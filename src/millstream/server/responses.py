@@ -52,11 +52,17 @@ class ResponsesRoutes:
         """What to mount."""
         return [
             Route(PATH, _Create(self._provider, self._metrics, self._settings, self._store), methods=["POST"]),
+            *(Route(f"{PATH}/{name}", self.unknown, methods=["POST"]) for name in ("compact", "input_tokens")),
             Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
             Route(PATH + "/{id}", self.delete, methods=["DELETE"]),
             Route(PATH + "/{id}/input_items", self.input_items, methods=["GET"]),
             Route(PATH + "/{id}/cancel", self.cancel, methods=["POST"]),
         ]
+
+    async def unknown(self, request: HttpRequest) -> Response:
+        """Paths that would else look like a response's id."""
+        where = f"{request.method} {request.url.path}"
+        return error_response(ApiError(f"Unknown request URL: {where}.", code="unknown_url", status=404))
 
     async def retrieve(self, request: HttpRequest) -> Response:
         """The response as it was sent."""
@@ -128,6 +134,8 @@ class _Create:
             raise
         except ApiError as error:
             self._metrics.request(surface.NAME, "refused" if error.status < 500 else "failed")
+            if error.param == "messages":  # the provider's word for what is `input` here
+                error.param = "input"
             await error_response(error, surface)(scope, receive, send)
             return
         options = call.options

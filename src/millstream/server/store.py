@@ -90,10 +90,10 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
     tenant TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, previous TEXT,
-    body BLOB NOT NULL, size INTEGER NOT NULL, used REAL NOT NULL,
+    size INTEGER NOT NULL, used REAL NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (tenant, id)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS answers_used ON answers (used);
+CREATE INDEX IF NOT EXISTS answers_used ON answers (used, size); -- eviction reads this alone, no bodies
 CREATE TABLE IF NOT EXISTS items (
     tenant TEXT NOT NULL, answer TEXT NOT NULL, place INTEGER NOT NULL, is_input INTEGER NOT NULL,
     id TEXT NOT NULL, body BLOB NOT NULL,
@@ -196,7 +196,7 @@ class SqliteStore:
             return False
         db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (answer.tenant, answer.id, answer.kind, answer.previous, answer.body, size, self._clock()),
+            (answer.tenant, answer.id, answer.kind, answer.previous, size, self._clock(), answer.body),
         )
         db.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", rows)
         self._evict(db)
