@@ -97,7 +97,7 @@ def test_messages_of_every_role() -> None:
         Message("developer", "a"),
         Message("system", "b"),
         Message("user", "cd"),
-        Message("assistant", "ef"),
+        Message("assistant", "e"),
     )
 
 
@@ -116,6 +116,24 @@ def test_an_assistants_turn_is_one_message() -> None:
         Message("tool", "1", tool_call_id="c1"),
         Message("tool", "2", tool_call_id="c2"),
     )
+
+
+def test_a_refusal_is_said_once() -> None:
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    text = {"role": "assistant", "content": [{"type": "output_text", "text": "No."}]}
+    assert messages(refusal) == messages(text, refusal) == (Message("assistant", "No."),)
+
+
+def test_what_hosted_tools_did_is_left_out() -> None:
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    }
+    request, options = read(input=[search, {"role": "user", "content": "hi"}])
+    assert request.messages == (Message("user", "hi"),)
+    assert options.warnings == ("items of hosted tools were left out: web_search_call",)
 
 
 def test_two_messages_are_two_turns() -> None:
@@ -250,7 +268,8 @@ def test_sampling_and_logprobs() -> None:
         ({"input": [{"role": "user"}]}, "input[0].content"),
         ({"input": [{"content": "x"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
-        ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].type"),
+        ({"input": [{"type": "mcp_call", "id": "mcp_1"}]}, "input[0].type"),
+        ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input"),
         ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}, "input[0].arguments"),
         ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
         ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output"),

@@ -197,11 +197,13 @@ def test_custom_calls_are_free_text() -> None:
     assert (item["type"], item["input"], item["call_id"]) == ("custom_tool_call", "a\né😀", "call_a")
 
 
-def test_refusal_is_a_second_part() -> None:
+def test_a_refusal_is_a_message_of_its_own() -> None:
+    """Codex skips items with parts that it does not know: the text must not go with them."""
     raw = encode([Content("No."), Refusal("No."), Finish("stop", USAGE)])
     assert [kind for kind in kinds(raw) if "refusal" in kind] == ["refusal.delta", "refusal.done"]
-    assert [part["type"] for part in final(raw)["output"][0]["content"]] == ["output_text", "refusal"]
-    assert [event["content_index"] for event in events(raw) if "refusal" in event["type"]] == [1, 1]
+    parts = [[part["type"] for part in item["content"]] for item in final(raw)["output"]]
+    assert parts == [["output_text"], ["refusal"]]
+    assert [event["output_index"] for event in events(raw) if "refusal" in event["type"]] == [1, 1]
 
 
 @pytest.mark.parametrize(

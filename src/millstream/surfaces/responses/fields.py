@@ -57,8 +57,8 @@ RESPONSES_FIELDS = field_table(
             "Required (unless `previous_response_id` is given): a string or a list of items. Items: messages of the "
             "roles user, system, developer, assistant (with or without `type`; a string or text parts), "
             "`function_call`, `function_call_output`, `custom_tool_call`, `custom_tool_call_output`, `reasoning`, "
-            "`item_reference` (to an item of a stored answer). Other items, images, audio and files are refused by "
-            "path.",
+            "`item_reference` (to an item of a stored answer). Calls of hosted tools in earlier answers are left out "
+            "(the header `x-millstream-warning` names them); other items, images, audio and files are refused by path.",
         ),
         _honoured("instructions", "A system message before everything else; not inherited by later answers."),
         _honoured("previous_response_id", "Input and output of that stored answer, and of those before it, go first."),

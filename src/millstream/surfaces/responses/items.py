@@ -24,6 +24,9 @@ Item = dict[str, Any]
 OWN_REASONING = "millstream-1."
 """How our own ``encrypted_content`` begins; whatever else comes is another server's and cannot be read."""
 
+HOSTED_ITEMS = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call")
+"""What hosted tools did in answers of other servers. What came of it is in the messages."""
+
 MAX_REASONING = 4 * 1024 * 1024
 
 _ID_PREFIX = {
@@ -84,7 +87,18 @@ def regular_items(wire: str | list[WireItem] | None, stored: Mapping[str, Item])
     if isinstance(wire, str):
         return [_with_id({"type": "message", "role": "user", "content": [_input_text(wire)]}, None, set())]
     taken: set[str] = set()
-    return [_regular(item, f"input[{position}]", stored, taken) for position, item in enumerate(wire)]
+    return [
+        _regular(item, f"input[{position}]", stored, taken)
+        for position, item in enumerate(wire)
+        if item.type not in HOSTED_ITEMS
+    ]
+
+
+def left_out(wire: str | list[WireItem] | None) -> list[str]:
+    """Types of the items that `regular_items` leaves out."""
+    if wire is None or isinstance(wire, str):
+        return []
+    return sorted({item.type for item in wire if item.type in HOSTED_ITEMS})
 
 
 def conversation(items: Iterable[Item], tools: ToolSet) -> list[Message]:
@@ -103,6 +117,8 @@ def conversation(items: Iterable[Item], tools: ToolSet) -> list[Message]:
             messages.append(Message("tool", content, tool_call_id=item["call_id"]))
         else:
             if kind == "message" and turn.last == "message":
+                if _only_refuses(item):
+                    continue  # it says again what the message before it said
                 turn.close(messages)
             turn.add(item, tools)
     turn.close(messages)
@@ -164,7 +180,13 @@ class _Turn:
 
 
 def _text(parts: list[dict[str, Any]]) -> str:
-    return "".join(part["refusal"] if part["type"] == "refusal" else part["text"] for part in parts)
+    """The text of a content; a refusal counts if it is all there is, as it repeats the text else."""
+    texts = [part["text"] for part in parts if part["type"] != "refusal"]
+    return "".join(texts or [part["refusal"] for part in parts])
+
+
+def _only_refuses(item: Item) -> bool:
+    return bool(item["content"]) and all(part["type"] == "refusal" for part in item["content"])
 
 
 def _reasoning(item: Item) -> str:

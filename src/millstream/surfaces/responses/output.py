@@ -51,7 +51,7 @@ class _Item:
 
 
 class MessageItem(_Item):
-    """Visible text, and a refusal as a second part."""
+    """Visible text, or a refusal."""
 
     kind = "message"
 
@@ -61,11 +61,6 @@ class MessageItem(_Item):
         self._logprobs: list[dict[str, Any]] = []
         self._refusal: str | None = None
         self._added()
-
-    @property
-    def refused(self) -> bool:
-        """Its text is closed."""
-        return self._refusal is not None
 
     def text(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
         """More text; the first opens its part."""
@@ -78,18 +73,15 @@ class MessageItem(_Item):
         self._tell("response.output_text.delta", content_index=0, delta=text, logprobs=entries)
 
     def refuse(self, text: str) -> None:
-        """The refusal, whole; no text follows."""
-        self._close_text()
-        at = 0 if self._text is None else 1
+        """The refusal, whole, in an item without text."""
         self._refusal = text
-        self._tell("response.content_part.added", content_index=at, part={"type": "refusal", "refusal": ""})
-        self._tell("response.refusal.delta", content_index=at, delta=text)
-        self._tell("response.refusal.done", content_index=at, refusal=text)
-        self._tell("response.content_part.done", content_index=at, part={"type": "refusal", "refusal": text})
+        self._tell("response.content_part.added", content_index=0, part={"type": "refusal", "refusal": ""})
+        self._tell("response.refusal.delta", content_index=0, delta=text)
+        self._tell("response.refusal.done", content_index=0, refusal=text)
+        self._tell("response.content_part.done", content_index=0, part={"type": "refusal", "refusal": text})
 
     def close(self, status: Status) -> None:
-        if self._refusal is None:
-            self._close_text()
+        self._close_text()
         self._done(status)
 
     def body(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from millstream.ir.request import ChatRequest, Message, Output, ResponseFormat
 from millstream.surfaces.openai_chat_request import TEMPLATE_NAMES
 from millstream.surfaces.openai_params import SharedBody, check_depth, decode_body, require_model, sampling
 from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
-from millstream.surfaces.responses.items import Item, WireItem, conversation, references, regular_items
+from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
 from millstream.surfaces.responses.options import ResponsesOptions, echo_of
 from millstream.surfaces.responses.tools import (
     SCHEMA_DEPTH,
@@ -185,7 +185,11 @@ def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> 
     truncation = _one_of("truncation", wire.truncation, ("auto", "disabled"))
     if wire.text is not None:
         _one_of("text.verbosity", wire.text.verbosity, ("low", "medium", "high"))
-    ignored = parsed.tools.ignored
+    warnings = []
+    if parsed.tools.ignored:
+        warnings.append(f"hosted tools are not run here and were left out: {', '.join(parsed.tools.ignored)}")
+    if dropped := left_out(wire.input):
+        warnings.append(f"items of hosted tools were left out: {', '.join(dropped)}")
     return ResponsesOptions(
         model=request.model,
         stream=bool(wire.stream),
@@ -199,7 +203,7 @@ def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> 
         previous=parsed.previous_response_id,
         input_items=tuple(items),
         truncate=truncation == "auto",
-        warnings=(f"hosted tools are not run here and were left out: {', '.join(ignored)}",) if ignored else (),
+        warnings=tuple(warnings),
     )
 
 

@@ -70,6 +70,7 @@ class ResponsesEncoder:
         self._completed_at: int | None = None
         self._error: Error | None = None
         self._incomplete: str | None = None
+        self._refusal: str | None = None
         self._ended = False
 
     def start(self) -> bytes:
@@ -95,7 +96,7 @@ class ResponsesEncoder:
                 if call.status == "in_progress":  # else only white space can follow
                     call.arguments(delta.fragment)
             case Refusal(text=text):
-                self._message().refuse(text)
+                self._refusal = text  # its place is after the text, whose end `Finish` tells
             case Finish():
                 self._finish(delta)
             case Error():
@@ -188,13 +189,19 @@ class ResponsesEncoder:
     def _finish(self, finish: Finish) -> None:
         logprobs = finish.logprobs if self._options.logprobs else ()
         last = self._items[-1] if self._items else None
-        if logprobs and isinstance(last, MessageItem) and not last.refused:
+        if logprobs and isinstance(last, MessageItem) and last.status == "in_progress":
             last.text("", logprobs)
         self._incomplete = _INCOMPLETE.get(finish.reason)
         for item in self._items:
             if item.status == "in_progress":
                 cut = self._incomplete is not None and not item.whole
                 item.close("incomplete" if cut else "completed")
+        if self._refusal is not None:
+            # A message of its own: clients that do not know refusals skip the whole item, and must not lose the text.
+            refusal = MessageItem(self._emit, len(self._items))
+            self._items.append(refusal)
+            refusal.refuse(self._refusal)
+            refusal.close("completed")
         self._status = "completed" if self._incomplete is None else "incomplete"
         self._completed_at = now() if self._incomplete is None else None
 
