@@ -379,3 +379,15 @@ async def test_half_a_call_is_no_history(live: Live, client: AsyncOpenAI) -> Non
     assert [item.type for item in cut.output] == ["message", "function_call"]
     await client.responses.create(model="tiny", input="two", previous_response_id=cut.id)
     assert asked(live) == (Message("user", "one"), Message("assistant", "I"), Message("user", "two"))
+
+
+def test_a_server_that_stops_tells_so() -> None:
+    with serving(drain_seconds=0.1) as live:
+        live.provider.script = lambda request: [Content("a"), 30.0, Finish("stop", Usage(5, 1))]
+        with live.client() as http, http.stream("POST", "/v1/responses", json=_body(stream=True)) as answer:
+            parts = answer.iter_bytes()
+            raw = next(parts)
+            live.stop()
+            raw += b"".join(parts)
+    last = events(legal(raw))[-1]["response"]
+    assert (last["status"], last["store"], last["error"]["code"]) == ("failed", False, "server_error")

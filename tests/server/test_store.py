@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.ir.errors import ApiError
 from millstream.server.store import (
     AnswerStore,
     Item,
@@ -88,6 +89,17 @@ async def test_history_is_the_whole_chain(store: AnswerStore) -> None:
     assert await store.history("me", "nothing") == "nothing"
     await store.delete("me", "response", "a")
     assert await store.history("me", "c") == "a"
+
+
+async def test_a_history_is_bounded() -> None:
+    small = SqliteStore(limits=StoreLimits(history=1000))
+    await small.save(answer("a"))
+    assert isinstance(await small.history("me", "a"), list)
+    await small.save(answer("b", "a", size=900))
+    with pytest.raises(ApiError) as caught:
+        await small.history("me", "b")
+    assert caught.value.code == "context_length_exceeded"
+    await small.close()
 
 
 async def test_a_chain_is_not_continued_across_tenants(store: AnswerStore) -> None:

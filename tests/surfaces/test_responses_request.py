@@ -352,6 +352,25 @@ def test_bodies_that_are_none(body: bytes) -> None:
     assert caught.value.status == 400
 
 
+@pytest.mark.parametrize("field", ["user", "tool_choice", "tools", "prompt_cache_key", "metadata", "text", "image"])
+@pytest.mark.parametrize("depth", [70, 900, 20_000])
+def test_depth_without_end(field: str, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    value = f'[{{"type":"web_search","filters":{nested}}}]' if field == "tools" else nested
+    body = f'{{"model":"tiny","input":"hi","{field}":{value}}}'.encode()
+    try:
+        to_json(decode(body).options.echo)  # type: ignore[attr-defined]
+    except ApiError as error:
+        problem = error.status
+    else:
+        problem = 0
+    assert problem in (0, 400)
+
+
+def test_too_many_references() -> None:
+    assert refused(input=[{"type": "item_reference", "id": "x"}] * 1025).param == "input"
+
+
 JUNK = st.recursive(
     st.one_of(
         st.none(),

@@ -172,12 +172,12 @@ def test_interleaved_arguments_stay_with_their_call() -> None:
 
 
 def test_names_go_back_to_their_namespace() -> None:
-    names = {"agents__spawn": ToolName("function", "spawn", "agents")}
+    names = {"files__read": ToolName("function", "read", "files")}
     raw = encode(
-        [ToolCallStart(0, "call_a", "agents__spawn"), ToolCallArgs(0, "{}"), Finish("tool_calls", USAGE)], names=names
+        [ToolCallStart(0, "call_a", "files__read"), ToolCallArgs(0, "{}"), Finish("tool_calls", USAGE)], names=names
     )
     for item in (events(raw)[2]["item"], final(raw)["output"][0]):
-        assert (item["type"], item["name"], item["namespace"]) == ("function_call", "spawn", "agents")
+        assert (item["type"], item["name"], item["namespace"]) == ("function_call", "read", "files")
 
 
 def test_custom_calls_are_free_text() -> None:

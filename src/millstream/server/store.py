@@ -18,6 +18,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 import platformdirs
 
+from millstream.ir.errors import invalid
+
 Item = dict[str, Any]
 Kind = Literal["response", "chat.completion"]
 
@@ -60,7 +62,11 @@ class AnswerStore(Protocol):
         ...
 
     async def history(self, tenant: str, answer_id: str) -> list[Item] | str:
-        """Items of a response and of those that it continues, oldest first; or the id that is not there."""
+        """Items of a response and of those that it continues, oldest first; or the id that is not there.
+
+        Raises:
+            ApiError: 400, they are more than a request may begin with.
+        """
         ...
 
     async def find_items(self, tenant: str, item_ids: Sequence[str]) -> dict[str, Item]:
@@ -79,12 +85,13 @@ class AnswerStore(Protocol):
 
 class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
     """``seconds``: how long an answer is kept after its last use. ``chain``: how many answers one conversation may
-    have."""
+    have, ``history`` how many bytes of them a new one may begin with."""
 
     entries: int = 20_000
     bytes: int = 512 * 1024 * 1024
     seconds: float = 30 * 24 * 3600.0
     chain: int = 1_000
+    history: int = 64 * 1024 * 1024
 
 
 _SCHEMA = """
@@ -104,13 +111,13 @@ CREATE INDEX IF NOT EXISTS items_id ON items (tenant, id);
 """
 
 _CHAIN = """
-WITH RECURSIVE chain (id, previous, depth) AS (
-    SELECT id, previous, 0 FROM answers WHERE tenant = :tenant AND id = :id AND kind = 'response'
+WITH RECURSIVE chain (id, previous, size, depth) AS (
+    SELECT id, previous, size, 0 FROM answers WHERE tenant = :tenant AND id = :id AND kind = 'response'
     UNION ALL
-    SELECT answers.id, answers.previous, depth + 1 FROM answers JOIN chain ON answers.id = chain.previous
+    SELECT answers.id, answers.previous, answers.size, depth + 1 FROM answers JOIN chain ON answers.id = chain.previous
     WHERE answers.tenant = :tenant AND answers.kind = 'response' AND depth < :limit
 )
-SELECT id, previous FROM chain ORDER BY depth
+SELECT id, previous, size FROM chain ORDER BY depth
 """
 
 
@@ -232,6 +239,12 @@ class SqliteStore:
             return answer_id
         if chain[-1][1] is not None:
             return str(chain[-1][1])
+        if sum(row[2] for row in chain) > self._limits.history:
+            raise invalid(
+                f"The stored conversation has more than {self._limits.history} bytes, too many to go on with.",
+                param="previous_response_id",
+                code="context_length_exceeded",
+            )
         answers = [row[0] for row in reversed(chain)]
         self._touch(db, tenant, answers)
         query = "SELECT body FROM items WHERE tenant = ? AND answer = ? ORDER BY place"

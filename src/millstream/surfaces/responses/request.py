@@ -28,6 +28,8 @@ from millstream.surfaces.responses.tools import (
 )
 from millstream.surfaces.wire import Call, Limits
 
+MAX_REFERENCES = 1024
+ECHO_DEPTH = SCHEMA_DEPTH + 16
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SUMMARIES = ("auto", "concise", "detailed")
 _SAMPLING_NAMES = (
@@ -130,7 +132,9 @@ def parse(body: bytes) -> ParsedRequest:
         raise invalid("input is required.", param="input", code="missing_required_parameter")
     if wire.input == [] and not wire.previous_response_id:
         raise invalid("input must not be empty.", param="input")
-    return ParsedRequest(wire, msgspec.json.decode(body, type=_Echoed), read_tools(wire.tools))
+    if len(references(wire.input)) > MAX_REFERENCES:
+        raise invalid(f"input: at most {MAX_REFERENCES} item references are allowed.", param="input")
+    return ParsedRequest(wire, _echoed(body), read_tools(wire.tools))
 
 
 def build(
@@ -172,6 +176,17 @@ def build(
         output=Output(logprobs=logprobs),
     )
     return Call(request, _options(parsed, request, items))
+
+
+def _echoed(body: bytes) -> _Echoed:
+    """What is repeated must be possible to write, so its depth is bounded."""
+    try:
+        echoed = msgspec.json.decode(body, type=_Echoed)
+    except RecursionError:
+        raise invalid("The request body is nested too deeply.", code="invalid_json") from None
+    for name in echoed.__struct_fields__:
+        check_depth(name, getattr(echoed, name), ECHO_DEPTH)
+    return echoed
 
 
 def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> ResponsesOptions:
