@@ -80,7 +80,6 @@ def test_a_string() -> None:
 
 
 def test_null_is_absent() -> None:
-    """B56."""
     nothing = dict.fromkeys(set(RESPONSES_FIELDS) - {"model", "input"})
     assert read(**nothing)[0] == read()[0]
 

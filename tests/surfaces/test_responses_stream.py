@@ -87,7 +87,7 @@ def test_ladder_of_text() -> None:
 
 
 def test_every_event_line_names_the_type_of_its_data() -> None:
-    """B51: type in the data, the object under `response`."""
+    """Type in the data, the object under `response`."""
     for frame in encode(TEXT).decode().strip().split("\n\n"):
         event, data = frame.split("\n")
         body = json.loads(data.removeprefix("data: "))
@@ -96,7 +96,7 @@ def test_every_event_line_names_the_type_of_its_data() -> None:
 
 
 def test_reasoning_has_added_deltas_and_done() -> None:
-    """B44, B53: the whole set, in the stream and in the final output; no summary unasked."""
+    """The whole set, in the stream and in the final output; no summary unasked."""
     raw = encode([Reasoning("h"), Reasoning("m"), Content("ok"), Finish("stop", USAGE)])
     assert kinds(raw)[2:9] == [
         "output_item.added",
@@ -130,7 +130,7 @@ def test_summary_and_sealed_reasoning_when_asked_for() -> None:
 
 
 def test_parallel_calls_are_separate_items() -> None:
-    """B04: the first fragment comes with the start; deltas, done and item agree."""
+    """The first fragment comes with the start; deltas, done and item agree."""
     raw = encode(
         [
             ToolCallStart(0, "call_a", "add"),
@@ -218,7 +218,7 @@ def test_a_refusal_is_a_message_of_its_own() -> None:
     ],
 )
 def test_the_limit_is_told(deltas: list[Delta], statuses: list[str]) -> None:
-    """B27: incomplete, the reason, the cut item, usage."""
+    """Incomplete, the reason, the cut item, usage."""
     raw = encode([*deltas, Finish("length", USAGE)])
     response = final(raw)
     assert events(raw)[-1]["type"] == "response.incomplete"
@@ -243,7 +243,7 @@ def test_filtered_is_incomplete() -> None:
     ],
 )
 def test_a_failure_is_told_and_half_a_call_is_not_done(error: Error, code: str) -> None:
-    """B26, B33: one terminal event, in order, with the error; nothing that a client could act on."""
+    """One terminal event, in order, with the error; nothing that a client could act on."""
     raw = encode([Content("Hel"), ToolCallStart(0, "c", "f"), ToolCallArgs(0, '{"a'), error])
     assert kinds(raw)[-2:] == ["function_call_arguments.delta", "failed"]
     response = final(raw)
@@ -266,7 +266,7 @@ def test_nothing_comes_after_the_last_delta() -> None:
 
 
 def test_keep_alive_is_an_event_with_its_number() -> None:
-    """B50: the number counts over all events, keep-alives too."""
+    """The number counts over all events, keep-alives too."""
     encoder = ResponsesEncoder(ResponsesOptions(model="tiny"))
     raw = encoder.start() + encoder.encode(Content("a")) + encoder.ping(10) + encoder.encode(Content("b"))
     raw += encoder.ping(10) + encoder.encode(Finish("stop", USAGE)) + encoder.ping(10) + encoder.end()
@@ -303,7 +303,7 @@ def test_the_response_object_satisfies_the_sdk() -> None:
 def test_every_stream_is_legal_and_folds_to_the_whole_answer(
     deltas: list[Delta], logprobs: bool, summary: bool, sealed: bool
 ) -> None:
-    """Law 3, and B45, B46, B48, B49 by the lint: ids, indices and order."""
+    """The lint sees ids, indices and order."""
     options = {"logprobs": logprobs, "summary": summary, "sealed": sealed}
     streamed = final(encode(deltas, **options))
     assert without_ids(streamed) == without_ids(silent(deltas, **options))
