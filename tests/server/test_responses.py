@@ -104,7 +104,6 @@ async def test_parse(live: Live, client: AsyncOpenAI) -> None:
     assert answer.output_parsed == Point(x=3)
     request = live.provider.requests[-1]
     assert isinstance(request, ChatRequest)
-    assert request.response_format is not None
     assert (request.response_format.kind, request.response_format.name) == ("json_schema", "Point")
 
 

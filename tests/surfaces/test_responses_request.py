@@ -68,7 +68,7 @@ def test_what_is_said_to_be_honoured_is_read() -> None:
 
 def test_the_api_page_prints_the_table() -> None:
     assert markdown_table(RESPONSES_FIELDS) in API_PAGE.read_text(), (
-        "run: python -m millstream.surfaces.openai_fields docs/api.md"
+        "run: python -m millstream.surfaces.responses.fields docs/api.md"
     )
 
 
@@ -240,12 +240,12 @@ def test_formats_and_reasoning() -> None:
     schema = {"type": "object"}
     form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
     request, options = read(text={"format": form, "verbosity": "low"}, reasoning={"effort": "none"})
-    assert request.response_format == ResponseFormat("json_schema", schema, "n", True)
+    assert request.response_format == ResponseFormat("json_schema", schema, name="n", strict=True)
     assert request.reasoning_effort == "none"
     assert request.template_kwargs == {"reasoning_effort": "none", "enable_thinking": False}
     assert json.loads(bytes(options.echo["text"])) == {"format": form, "verbosity": "low"}
     assert read(text={"format": {"type": "json_object"}})[0].response_format == ResponseFormat("json_object")
-    assert read(text={"format": {"type": "text"}})[0].response_format is None
+    assert read(text={"format": {"type": "text"}})[0].response_format == ResponseFormat()
 
 
 def test_sampling_and_logprobs() -> None:

@@ -48,14 +48,17 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
-    """What the visible text must look like. ``schema`` (with ``name`` and ``strict``) belongs to ``json_schema``,
-    ``pattern`` to ``regex`` (the expression) and ``grammar`` (its text)."""
+    """What shape the visible text must have.
 
-    kind: Literal["text", "json_object", "json_schema", "regex", "grammar"]
+    ``schema`` goes with ``json_schema``, ``pattern`` with ``regex`` (a regular expression) and ``grammar`` (Lark).
+    ``strict`` None leaves the choice to the server, which enforces the schema in any case.
+    """
+
+    kind: Literal["text", "json_object", "json_schema", "regex", "grammar"] = "text"
     schema: dict[str, Any] | bool | None = None
+    pattern: str | None = None
     name: str | None = None
     strict: bool | None = None
-    pattern: str | None = None
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -97,11 +100,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
-    response_format: ResponseFormat | None = None
-    reasoning_effort: str | None = None
+    response_format: ResponseFormat = ResponseFormat()
     template_kwargs: dict[str, Any] = {}
     sampling: Sampling = Sampling()
     output: Output = Output()
+    reasoning_effort: str | None = None
     n: int = 1
     tenant: str = ""
     priority: int = 0

@@ -15,12 +15,12 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from millstream.ir.deltas import Delta, Error
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import ApiError, invalid, model_not_found
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import ChatRequest
 from millstream.server.answers import until_gone
 from millstream.server.body import ClientGone, read_body
-from millstream.server.errors import error_response, internal_error, model_not_found
+from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
@@ -172,8 +172,9 @@ class _Create:
         request, options = call.request, call.options
         assert isinstance(request, ChatRequest)
         assert isinstance(options, ResponsesOptions)
-        if all(card.id != request.model for card in self._provider.models()):
-            raise model_not_found(request.model)
+        served = [card.id for card in self._provider.models()]
+        if request.model not in served:
+            raise model_not_found(request.model, served)
         if options.truncate:
             return await stream_truncated(self._provider, request)
         return await self._provider.stream(request)

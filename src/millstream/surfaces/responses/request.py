@@ -269,10 +269,10 @@ def _logprobs(wire: ResponsesBody, limits: Limits) -> int | None:
     return top if top or "message.output_text.logprobs" in (wire.include or ()) else None
 
 
-def _response_format(text: WireText | None) -> ResponseFormat | None:
+def _response_format(text: WireText | None) -> ResponseFormat:
     form = text.format if text is not None else None
     if form is None or form.type == "text":
-        return None
+        return ResponseFormat()
     if form.type == "json_object":
         return ResponseFormat("json_object")
     if form.type != "json_schema":
@@ -285,7 +285,7 @@ def _response_format(text: WireText | None) -> ResponseFormat | None:
             path = f"text.format.{name}"
             raise invalid(f"{path} is required.", param=path, code="missing_required_parameter")
     check_depth("text.format.schema", form.schema, SCHEMA_DEPTH)
-    return ResponseFormat("json_schema", form.schema, form.name, form.strict)
+    return ResponseFormat("json_schema", form.schema, name=form.name, strict=form.strict)
 
 
 def _template_kwargs(wire: ResponsesBody, effort: str | None, limits: Limits) -> dict[str, Any]:
