@@ -68,7 +68,7 @@ def test_what_is_said_to_be_honoured_is_read() -> None:
 
 def test_the_api_page_prints_the_table() -> None:
     assert markdown_table(RESPONSES_FIELDS) in API_PAGE.read_text(), (
-        "run: python -m millstream.surfaces.responses.fields docs/api.md"
+        "run: python -m millstream.surfaces.responses docs/api.md"
     )
 
 

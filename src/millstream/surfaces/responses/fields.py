@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from millstream.surfaces.fields import Field, field_table
 
 HOSTED_TOOLS = (
@@ -131,11 +129,3 @@ INCLUDABLE = (
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
 )
-
-PRINTED = {"responses-fields": RESPONSES_FIELDS}
-"""Where docs/api.md holds which table."""
-
-if __name__ == "__main__":
-    from millstream.surfaces.openai_fields import main
-
-    main(sys.argv[1], PRINTED)
