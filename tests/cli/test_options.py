@@ -7,7 +7,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.options import KvCache, parse_kv_cache
+from millstream.cli.options import KvCache, parse_kv_cache, parse_reasoning_format, parse_tool_format
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,11 @@ def test_any_text_is_a_positive_size_or_refused(text: str) -> None:
         return
     (value,) = [value for value in (size.bytes, size.tokens) if value is not None]
     assert value > 0
+
+
+def test_formats_are_known_by_name() -> None:
+    assert parse_tool_format("hermes") == "hermes"
+    assert parse_reasoning_format("think") == "think"
+    for parse in (parse_tool_format, parse_reasoning_format):
+        with pytest.raises(typer.BadParameter, match=r"'nonsense' is none of .*mistral"):
+            parse("nonsense")

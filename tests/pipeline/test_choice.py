@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ from hypothesis import strategies as st
 
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
 from millstream.engine.scripted import script
-from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
+from millstream.ir.deltas import Content, Delta, Error, Finish, Start, Usage
 from millstream.ir.fold import ChoiceAnswer, Text, Thinking, fold
 from millstream.ir.request import Output, ToolCall
+from millstream.parsing.events import CallArgs, CallEnd, CallStart, Event, Piece, Span
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
-from millstream.pipeline.choice import ChoiceDecoder, Part
+from millstream.pipeline.calls import new_call_id, new_mistral_id
+from millstream.pipeline.choice import ChoiceDecoder
 from support.reference import answer, decoded
 from support.scripted_model import EOS, THINK, TURN, UNTHINK, TinyTokenizer, alternatives
 from support.strategies import cuts, stop_strings, tokens, two_cuts
@@ -170,32 +174,33 @@ class Tags:
     def __init__(self) -> None:
         self.thinking = False
         self.held = ""
-        self.calls = 0
 
-    def text(self, text: str) -> list[Part]:
+    def feed(self, piece: Piece) -> list[Event]:
+        if piece.special:
+            self.thinking = piece.text == "<think>"
+            return []
         if self.thinking:
-            return [Reasoning(text)]
-        parts: list[Part] = []
-        for char in text:
+            return [Span(piece.text, "reasoning")]
+        events: list[Event] = []
+        for char in piece.text:
             if char == "{" or self.held:
                 self.held += char
                 if char == "}":
-                    parts += [
-                        ToolCallStart(self.calls, f"c{self.calls}", self.held[1:-1]),
-                        ToolCallArgs(self.calls, "{}"),
-                    ]
-                    self.held, self.calls = "", self.calls + 1
+                    events += [CallStart(self.held[1:-1]), CallArgs("{}"), CallEnd()]
+                    self.held = ""
             else:
-                parts.append(Content(char))
-        return parts
+                events.append(Span(char))
+        return events
 
-    def special(self, token_id: int) -> list[Part]:
-        self.thinking = token_id == THINK
-        return []
-
-    def flush(self) -> list[Part]:
+    def finish(self) -> list[Event]:
         held, self.held = self.held, ""
-        return [Content(held)] if held else []
+        return [Span(held)] if held else []
+
+
+def ids() -> Callable[[], str]:
+    """Call ids that a test can foretell."""
+    numbers = count()
+    return lambda: f"c{next(numbers)}"
 
 
 SPOKEN = [THINK, *b"hm<", UNTHINK, *b"a<", *b"{f}", *b"<b{", EOS]
@@ -203,7 +208,7 @@ SPOKEN = [THINK, *b"hm<", UNTHINK, *b"a<", *b"{f}", *b"<b{", EOS]
 
 @given(cuts(len(SPOKEN)))
 def test_a_parser_sits_between_control_tokens_and_stop_strings(at: tuple[int, ...]) -> None:
-    choice = folded(decode(SPOKEN, at, stops=["<<", "m<"], parser=Tags()))
+    choice = folded(decode(SPOKEN, at, stops=["<<", "m<"], parser=Tags(), call_id=ids()))
     assert choice.blocks == (Thinking("hm<"), Text("a<"), ToolCall("c0", "f", "{}"), Text("<b{"))
     assert choice.finish_reason == "tool_calls"
     assert list(choice.token_ids) == SPOKEN
@@ -211,6 +216,71 @@ def test_a_parser_sits_between_control_tokens_and_stop_strings(at: tuple[int, ..
 
 @given(cuts(len(SPOKEN)))
 def test_a_stop_string_ends_the_visible_text_behind_a_call(at: tuple[int, ...]) -> None:
-    choice = folded(decode(SPOKEN, at, stops=["<b"], parser=Tags()))
+    choice = folded(decode(SPOKEN, at, stops=["<b"], parser=Tags(), call_id=ids()))
     assert choice.blocks == (Thinking("hm<"), Text("a<"), ToolCall("c0", "f", "{}"))
     assert (choice.stop_sequence, choice.token_ids) == ("<b", tuple(SPOKEN[: SPOKEN.index(98) + 1]))
+
+
+@given(cuts(len(SPOKEN)))
+def test_reasoning_is_counted(at: tuple[int, ...]) -> None:
+    choice = folded(decode(SPOKEN, at, parser=Tags(), call_id=ids()))
+    assert choice.usage == Usage(5, len(SPOKEN), 3, reasoning_tokens=4)
+
+
+@given(cuts(len(SPOKEN)))
+def test_without_parallel_calls_the_first_call_ends_the_choice(at: tuple[int, ...]) -> None:
+    spoken = [*SPOKEN[:-1], *b"{g}", EOS]
+    choice = folded(decode(spoken, at, parser=Tags(), call_id=ids(), parallel_calls=False))
+    assert choice.blocks == (Thinking("hm<"), Text("a<"), ToolCall("c0", "f", "{}"))
+    assert (choice.finish_reason, choice.token_ids) == ("tool_calls", tuple(spoken[: spoken.index(ord("}")) + 1]))
+
+
+def test_calls_alone_make_the_finish_tool_calls() -> None:
+    assert folded(decode([*b"a{b", EOS], None, parser=Tags())).finish_reason == "stop"
+    assert folded(decode([*b"{a}"], None, parser=Tags(), max_tokens=3)).finish_reason == "length"
+
+
+class OwnIds(Tags):
+    """A parser whose model names its calls, the same way each time."""
+
+    def feed(self, piece: Piece) -> list[Event]:
+        return [
+            CallStart(event.name, "own") if isinstance(event, CallStart) else event for event in super().feed(piece)
+        ]
+
+
+def test_a_models_own_call_id_is_kept_unless_it_repeats_it() -> None:
+    choice = folded(decode([*b"{a}{b}", EOS], None, parser=OwnIds(), call_id=ids()))
+    assert [call.id for call in choice.tool_calls] == ["own", "c0"]
+
+
+def test_minted_call_ids_differ() -> None:
+    made = {new_call_id() for _ in range(100)}
+    assert len(made) == 100
+    assert all(re.fullmatch(r"call_[A-Za-z0-9]{24}", one) for one in made)
+    assert re.fullmatch(r"[A-Za-z0-9]{9}", new_mistral_id())
+
+
+class Broken(Tags):
+    """A parser with a fault, in the middle or at the end."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
+
+    def feed(self, piece: Piece) -> list[Event]:
+        if piece.text == self.at:
+            raise ZeroDivisionError("secret")
+        return super().feed(piece)
+
+    def finish(self) -> list[Event]:
+        raise ZeroDivisionError("secret")
+
+
+@pytest.mark.parametrize("at", ["b", "nowhere"])
+def test_a_parser_that_fails_ends_the_stream_with_an_error(at: str, caplog: pytest.LogCaptureFixture) -> None:
+    out = decode([*b"ab", EOS], (), parser=Broken(at), output=Output())
+    assert [type(delta) for delta in out] == [Start, Content, Error]
+    assert isinstance(out[-1], Error)
+    assert "secret" not in out[-1].message
+    assert "the parser Broken failed" in caplog.text

@@ -15,7 +15,7 @@ from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
 from millstream.ir.deltas import Content, Delta, Error, Start, Usage
 from millstream.ir.errors import ApiError, overloaded
 from millstream.ir.fold import Answer, collect, fold
-from millstream.ir.request import ChatRequest, CompletionRequest, Output, Request, Sampling, Tool
+from millstream.ir.request import ChatRequest, CompletionRequest, Output, Request, Sampling
 from millstream.pipeline.local import LONG_TEXT, LocalProvider
 from support.reference import answer, decoded
 from support.scripted_model import (
@@ -230,10 +230,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(
     assert words in error.message
 
 
-def test_tools_need_a_parser_and_chat_a_template() -> None:
-    tooled = ChatRequest(model="tiny", messages=ask().messages, tools=(Tool("f"),))
-    assert refused(tooled).param == "tools"
-
+def test_chat_needs_a_template() -> None:
     async def work() -> None:
         await LocalProvider(engine([EOS]), tokenizer=TinyTokenizer(), template=None).stream(ask())
 

@@ -28,7 +28,9 @@ def live() -> Iterator[Live]:
         return script(request, tokens, cuts=[2, 5], alternatives=alternatives, cached_tokens=4)
 
     engine = ScriptedEngine(plan, info=info(context_length=64))
-    provider = LocalProvider(engine, tokenizer=tokenizer, template=TinyTemplate(), name="tiny", created=1)
+    provider = LocalProvider(
+        engine, tokenizer=tokenizer, template=TinyTemplate(), name="tiny", created=1, reasoning_format="none"
+    )
     with serving(provider) as live:
         yield live
 

@@ -101,6 +101,8 @@ def engine(
 
 
 def provider(engine: ScriptedEngine, **how: Any) -> LocalProvider:
+    """Unless asked, without reasoning: the vocabulary's think tags would hold back a ``<``."""
+    how.setdefault("reasoning_format", "none")
     return LocalProvider(engine, tokenizer=TinyTokenizer(), template=TinyTemplate(), created=0, **how)
 
 

@@ -8,15 +8,18 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.lint import lint
 from millstream.cli.options import (
     MODEL_HELP,
     ContextOption,
     EngineOptions,
+    Formats,
     KvCacheOption,
     MaxTokensOption,
     MinPOption,
     ModelOption,
     NoFetchOption,
+    ReasoningFormatOption,
     RepetitionOption,
     SeedOption,
     StatsOption,
@@ -24,6 +27,7 @@ from millstream.cli.options import (
     SystemOption,
     TemperatureOption,
     ThreadsOption,
+    ToolFormatOption,
     TopKOption,
     TopPOption,
 )
@@ -88,6 +92,8 @@ def serve(
         bool,
         typer.Option("--no-prefix-cache", rich_help_panel="Engine", help="Don't keep prompt beginnings for reuse."),
     ] = False,
+    tool_format: ToolFormatOption = None,
+    reasoning_format: ReasoningFormatOption = None,
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
@@ -112,6 +118,7 @@ def serve(
             log_level=log_level,
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
+            formats=Formats(tools=tool_format, reasoning=reasoning_format),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,
@@ -232,3 +239,4 @@ def list_() -> None:
 
 
 app.command()(bench)
+app.command()(lint)

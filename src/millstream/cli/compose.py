@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from millstream.cli.errors import CliError
-from millstream.cli.options import EngineOptions
+from millstream.cli.options import EngineOptions, Formats
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
 from millstream.engine.sizing import kv_bytes_per_token
@@ -38,7 +38,13 @@ class LocalSession(NamedTuple):
 
 
 @asynccontextmanager
-async def open_local(path: Path, options: EngineOptions, *, name: str | None = None) -> AsyncIterator[LocalSession]:
+async def open_local(
+    path: Path,
+    options: EngineOptions,
+    *,
+    name: str | None = None,
+    formats: Formats = Formats(),  # noqa: B008  (immutable)
+) -> AsyncIterator[LocalSession]:
     """Start an engine process on a model file; it is stopped on exit.
 
     The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this process
@@ -60,7 +66,14 @@ async def open_local(path: Path, options: EngineOptions, *, name: str | None = N
     except (ModelFileError, EngineStartError, OSError) as error:
         raise CliError(str(error)) from None
     try:
-        provider = LocalProvider(engine, tokenizer=assets.tokenizer, template=assets.template, name=assets.name)
+        provider = LocalProvider(
+            engine,
+            tokenizer=assets.tokenizer,
+            template=assets.template,
+            name=assets.name,
+            tool_format=formats.tools,
+            reasoning_format=formats.reasoning,
+        )
         yield LocalSession(assets.name, provider, engine)
     finally:
         await engine.close()
@@ -78,8 +91,9 @@ def open_server(
     from millstream.server.app import create_app
     from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
+    from millstream.server.store import default_store_path
 
-    settings = Settings(allow_origins=allow_origins, access_log=access_log)
+    settings = Settings(allow_origins=allow_origins, access_log=access_log, store_path=default_store_path())
     app = create_app(session.provider, session.engine.stats, settings)
     return HttpServer(app, sock, settings, on_ready=on_ready)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -31,6 +32,14 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     prefix_cache: bool = True
 
 
+class Formats(msgspec.Struct, frozen=True, kw_only=True):
+    """How the model writes tool calls and reasoning, by the names of `millstream.parsing.registry`; None: as its chat
+    template says."""
+
+    tools: str | None = None
+    reasoning: str | None = None
+
+
 def parse_kv_cache(text: str) -> KvCache:
     """``512M``, ``2GiB`` (binary units) or ``32768t`` / ``32768 tokens``."""
     text = text.strip()
@@ -45,7 +54,29 @@ def parse_kv_cache(text: str) -> KvCache:
     raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G for bytes, 32768t for tokens")
 
 
+def parse_tool_format(text: str) -> str:
+    """A name of `millstream.parsing.registry.TOOL_FORMATS`."""
+    from millstream.parsing.registry import TOOL_FORMATS
+
+    return _known(text, TOOL_FORMATS)
+
+
+def parse_reasoning_format(text: str) -> str:
+    """A name of `millstream.parsing.registry.REASONING_FORMATS`."""
+    from millstream.parsing.registry import REASONING_FORMATS
+
+    return _known(text, REASONING_FORMATS)
+
+
+def _known(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    if name not in names:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(names)}")
+    return name
+
+
 _ENGINE = "Engine"
+_FORMATS = "Formats"
 _SAMPLING = "Sampling"
 MODEL_HELP = "A .gguf file, or a name that `list` shows; SmolLM2 135M if not given."
 
@@ -105,3 +136,18 @@ StopOption = Annotated[
     list[str] | None,
     typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.", rich_help_panel=_SAMPLING),
 ]
+
+ToolFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", parser=parse_tool_format, rich_help_panel=_FORMATS,
+        help="How the model writes tool calls (hermes, llama3, …); what its chat template teaches if not given.",
+    ),
+]  # fmt: skip
+ReasoningFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", parser=parse_reasoning_format, rich_help_panel=_FORMATS,
+        help="How the model marks its reasoning (think, harmony, none, …); as its chat template does if not given.",
+    ),
+]  # fmt: skip

@@ -13,7 +13,7 @@ import msgspec
 from millstream.cli.compose import LocalSession, open_local, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions
+from millstream.cli.options import EngineOptions, Formats
 from millstream.cli.terminal import styled
 from millstream.server.run import bind
 
@@ -27,6 +27,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str
     fetch: bool
     allow_origins: tuple[str, ...]
+    formats: Formats
     engine: EngineOptions
 
 
@@ -51,7 +52,7 @@ def serve_model(ref: str | None, options: ServeOptions) -> None:
 
 
 async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
-    async with open_local(path, options.engine, name=options.model_name) as session:
+    async with open_local(path, options.engine, name=options.model_name, formats=options.formats) as session:
         server = open_server(
             session,
             sock,

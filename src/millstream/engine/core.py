@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from millstream.engine.protocol import EngineStats, TokenDelta, TokenRequest
 from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler
+from millstream.scheduler.sequence import Constraint
 
 
 class Runner(Protocol):
@@ -22,12 +24,17 @@ class Runner(Protocol):
     def execute(self, chunks: list[Chunk]) -> Sampled: ...
 
 
-class EngineCore:
-    """One `step` at a time; every call is made from one thread."""
+ConstraintSource = Callable[[str, list[int]], Constraint]
+"""Makes the constraint of a grammar, advanced by tokens that exist already. Raises ValueError if it cannot."""
 
-    def __init__(self, scheduler: Scheduler, runner: Runner) -> None:
+
+class EngineCore:
+    """One `step` at a time; every call is made from one thread. Without ``constraints`` grammars are refused."""
+
+    def __init__(self, scheduler: Scheduler, runner: Runner, constraints: ConstraintSource | None = None) -> None:
         self.scheduler = scheduler
         self.runner = runner
+        self._constraints = constraints
         self._refused: list[TokenDelta] = []
         self._step_seconds = 0.0
         self._last_step = time.monotonic()
@@ -35,11 +42,18 @@ class EngineCore:
     def add(self, request: TokenRequest) -> None:
         """Queue a request; one that cannot be queued ends with an error delta in the next step."""
         try:
-            self.scheduler.add(request)
+            self.scheduler.add(request, self._constraint(request))
         except ValueError as error:
             self._refused.append(TokenDelta(id=request.id, finish="error", error=str(error)))
         except QueueFull:
             self._refused.append(TokenDelta(id=request.id, finish="error", error="the queue is full"))
+
+    def _constraint(self, request: TokenRequest) -> Constraint | None:
+        if request.grammar is None:
+            return None
+        if self._constraints is None:
+            raise ValueError("this engine has no grammars")
+        return self._constraints(request.grammar, request.output)
 
     def abort(self, request_id: str) -> None:
         self.scheduler.abort(request_id)

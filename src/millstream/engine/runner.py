@@ -24,14 +24,14 @@ _BANNED = float("-inf")
 class NativeRunner:
     """Executes steps on the native core. The arrays are allocated once and rewritten in place."""
 
-    def __init__(self, model: Model, *, step_tokens: int, max_sequences: int, max_blocks: int) -> None:
+    def __init__(self, model: Model, *, vocab_size: int, step_tokens: int, max_sequences: int, max_blocks: int) -> None:
         self._model = model
         self._tokens = np.zeros(step_tokens, np.int32)
         self._starts = np.zeros(max_sequences + 1, np.int32)
         self._positions = np.zeros(max_sequences, np.int32)
         self._tables = np.full((max_sequences, max_blocks), -1, np.int32)
         self._rows = np.zeros(max_sequences, np.int32)
-        self._sampling = _SamplingArrays(max_sequences)
+        self._sampling = _SamplingArrays(max_sequences, vocab_size)
         self._out_tokens = np.zeros(max_sequences, np.int32)
         self._out_logprobs = np.zeros(max_sequences, np.float32)
         self._top_ids = np.zeros((max_sequences, MAX_LOGPROBS), np.int32)
@@ -106,7 +106,9 @@ class NativeRunner:
 class _SamplingArrays:
     """Sampling parameters of up to ``max_rows`` rows."""
 
-    def __init__(self, max_rows: int) -> None:
+    def __init__(self, max_rows: int, vocab_size: int) -> None:
+        self._mask_words = -(-vocab_size // 32)
+        self._max_rows = max_rows
         self._temperature = np.zeros(max_rows, np.float32)
         self._top_k = np.zeros(max_rows, np.int32)
         self._top_p = np.zeros(max_rows, np.float32)
@@ -119,7 +121,7 @@ class _SamplingArrays:
         self._position = np.zeros(max_rows, np.uint32)
         self._logprobs = np.zeros(max_rows, np.int32)
         self._mask_rows = np.full(max_rows, -1, np.int32)
-        self._masks = np.zeros((0, 0), np.uint32)
+        self._masks = np.zeros((0, self._mask_words), np.uint32)
         self._bias_starts = np.zeros(max_rows + 1, np.int32)
         self._history_starts = np.zeros(max_rows + 1, np.int32)
 
@@ -129,6 +131,7 @@ class _SamplingArrays:
         bias_values: list[float] = []
         history_ids: list[int] = []
         history_counts: list[int] = []
+        self._fill_masks(sequences)
         for row, sequence in enumerate(sequences):
             self._set_row(row, sequence)
             bias = _bias(sequence)
@@ -162,6 +165,18 @@ class _SamplingArrays:
             history_ids=np.array(history_ids, np.int32),
             history_counts=np.array(history_counts, np.int32),
         )
+
+    def _fill_masks(self, sequences: list[Sequence]) -> None:
+        count = 0
+        for row, sequence in enumerate(sequences):
+            if sequence.constraint is None:
+                self._mask_rows[row] = -1
+                continue
+            if not len(self._masks):  # most engines never see a grammar
+                self._masks = np.zeros((self._max_rows, self._mask_words), np.uint32)
+            sequence.constraint.mask(self._masks[count])
+            self._mask_rows[row] = count
+            count += 1
 
     def _set_row(self, row: int, sequence: Sequence) -> None:
         params = sequence.request.sampling

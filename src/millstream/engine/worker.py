@@ -38,6 +38,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     Raises:
         ModelFileError, ValueError, RuntimeError, MemoryError: with a message for the person who starts the engine.
     """
+    from millstream.engine.constraints import FileConstraints
     from millstream.engine.runner import NativeRunner
     from millstream.engine.sizing import available_memory, plan_kv
     from millstream.models.loader import build_native, load_model_file
@@ -72,6 +73,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     )
     runner = NativeRunner(
         model,
+        vocab_size=spec.vocab_size,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
         max_blocks=-(-context // BLOCK_SIZE),
@@ -87,7 +89,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         weight_bytes=model.weight_bytes,
         kv_bytes=model.kv_bytes,
     )
-    return EngineCore(scheduler, runner), info
+    return EngineCore(scheduler, runner, FileConstraints(config.model_path)), info
 
 
 class Worker:

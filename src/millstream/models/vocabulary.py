@@ -144,6 +144,17 @@ def spm_bytes(vocabulary: Vocabulary) -> TokenBytes:
     return TokenBytes(b"".join(pieces), [len(piece) for piece in pieces], _hidden(vocabulary))
 
 
+def load_token_bytes(file: GGUFFile) -> tuple[Vocabulary, TokenBytes]:
+    """The vocabulary with the bytes of its tokens, without the rest of a tokenizer. Raises `ModelFileError`."""
+    vocabulary = read_vocabulary(file)
+    if file.text("tokenizer.ggml.model") == "llama":
+        try:
+            return vocabulary, spm_bytes(vocabulary)
+        except ValueError as error:
+            file.fail(f"{error}; get another conversion of the model")
+    return vocabulary, byte_level_bytes(vocabulary)
+
+
 def spm_byte(text: str) -> int:
     """The byte of a token named ``<0xNN>``. Raises ValueError for other names."""
     if len(text) != 6 or not text.startswith("<0x") or text[5] != ">":

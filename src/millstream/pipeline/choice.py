@@ -12,21 +12,21 @@ a step are the only thing that does. A choice ends with the first of
 - the finish that the engine reports.
 
 That token is the answer's last: it is in ``token_ids`` and counted in the usage, what the engine sent after it is not.
+With ``parallel_calls`` false the token that completes the first tool call is such an end too.
 As in vLLM, neither stop ids nor stop strings count for the first ``min_tokens`` tokens: a stop string that one of those
 completes is ordinary text, one that begins in them and is completed by a later token is a match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
-from msgspec.structs import replace
+import logging
+from collections.abc import Callable
 
 from millstream.engine.protocol import TokenAlternatives, TokenDelta
 from millstream.ir.deltas import (
     Content,
     Delta,
+    Error,
     Finish,
     FinishReason,
     Reasoning,
@@ -41,30 +41,27 @@ from millstream.ir.errors import engine_failed
 from millstream.ir.guard import error_of
 from millstream.ir.request import Output
 from millstream.parsing.detokenizer import Detokenizer
+from millstream.parsing.events import CallArgs, CallEnd, CallStart, Event, Parser, Piece, Span
 from millstream.parsing.stops import StopMatcher, StopStrings
 from millstream.parsing.tokens import TokenTable
+from millstream.pipeline.calls import new_call_id
 
-Part = Content | Reasoning | ToolCallStart | ToolCallArgs
-"""What a parser makes of text. Choice, token ids and logprobs are filled in by the decoder."""
+log = logging.getLogger(__name__)
 
 
-class Parser(Protocol):
-    """Splits a choice's text into channels. It may hold back what can still become a marker, and nothing else."""
-
-    def text(self, text: str) -> Sequence[Part]: ...
-
-    def special(self, token_id: int) -> Sequence[Part]:
-        """A control token stands here in the text."""
-        ...
-
-    def flush(self) -> Sequence[Part]:
-        """The text has ended."""
-        ...
+class _ParserFailure(Exception):
+    """A parser raised an exception: a fault of ours, whatever the model wrote."""
 
 
 class ChoiceDecoder:
     """Deltas of one choice. Ids and logprobs are carried by the first delta that shows text of, or after, their token;
-    `Finish` carries the rest."""
+    `Finish` carries the rest.
+
+    Args:
+        parser: splits the text into channels; None: all text is visible.
+        parallel_calls: whether a second tool call may follow the first.
+        call_id: mints the id of a call for which the model wrote none.
+    """
 
     def __init__(
         self,
@@ -77,6 +74,8 @@ class ChoiceDecoder:
         min_tokens: int = 0,
         output: Output | None = None,
         parser: Parser | None = None,
+        parallel_calls: bool = True,
+        call_id: Callable[[], str] = new_call_id,
     ) -> None:
         output = output or Output()
         self._table = table
@@ -92,7 +91,13 @@ class ChoiceDecoder:
         self._cached_tokens = 0
         self._count = 0
         self._started = False
-        self._has_calls = False
+        self._parallel_calls = parallel_calls
+        self._new_call_id = call_id
+        self._call_ids: set[str] = set()
+        self._calls = 0
+        self._one_call_done = False
+        self._unsettled = 0
+        self._reasoning_tokens = 0
         self._shown: list[str] = []
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
@@ -109,16 +114,24 @@ class ChoiceDecoder:
         if not self._started:
             self._started = True
             out.append(Start(self._prompt_tokens, self._cached_tokens))
-        logprobs = step.logprobs
-        if self._alternatives is not None and len(logprobs) != len(step.tokens):
-            raise ValueError(f"the engine gave {len(logprobs)} log probabilities for {len(step.tokens)} tokens")
+        if self._alternatives is not None and len(step.logprobs) != len(step.tokens):
+            raise ValueError(f"the engine gave {len(step.logprobs)} log probabilities for {len(step.tokens)} tokens")
+        try:
+            self._step(step)
+        except _ParserFailure:
+            self._show()
+            self.finished = True
+            out.append(Error("Internal error while reading the model's output.", code="parser_error"))
+        return out
+
+    def _step(self, step: TokenDelta) -> None:
         for index, token in enumerate(step.tokens):
             if self._want_ids:
                 self._ids.append(token)
             if self._alternatives is not None:
-                self._logprobs.append(self._logprob(token, logprobs[index]))
+                self._logprobs.append(self._logprob(token, step.logprobs[index]))
             if self._take(token):
-                return out
+                return
         if step.finish is None:
             self._show()
         elif step.finish == "error":
@@ -126,11 +139,11 @@ class ChoiceDecoder:
             self._fail(step.error)
         else:
             self._finish(step.finish)
-        return out
 
     def _take(self, token: int) -> bool:
         """One token through all stages; True if it ended the choice."""
         self._count += 1
+        self._unsettled += 1
         armed = self._count > self._min_tokens
         if armed and token in self._stop_ids:
             self._finish("stop")
@@ -138,35 +151,70 @@ class ChoiceDecoder:
         text, special = self._detokenizer.push(token)
         if text:
             self._text(text, armed)
-        if special and self._parser is not None and self._matcher.matched is None:
-            self._parts(self._parser.special(token), armed)
-        if self._matcher.matched is None:
+        if special and self._parser is not None and not self._ended:
+            name = self._table.name(token)[0]
+            if name:
+                self._events(self._parse(self._parser, Piece(name, special=True)), armed)
+        if not self._ended:
             return False
         self._finish("stop")
         return True
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the text so far ends the choice."""
+        return self._one_call_done or self._matcher.matched is not None
 
     def _text(self, text: str, armed: bool) -> None:
         if self._parser is None:
             self._visible(text, armed)
         else:
-            self._parts(self._parser.text(text), armed)
+            self._events(self._parse(self._parser, Piece(text)), armed)
 
-    def _parts(self, parts: Sequence[Part], armed: bool) -> None:
-        for part in parts:
-            if isinstance(part, Content):
-                self._visible(part.text, armed)
-                if self._matcher.matched is not None:
-                    return
-                continue
-            # Another channel interrupts the visible text: no stop string reaches across it.
-            self._shown.append(self._matcher.flush())
-            self._show()
-            self._has_calls |= isinstance(part, ToolCallStart)
-            ids = self._take_ids()
-            if isinstance(part, Reasoning):
-                self._out.append(replace(part, choice=self._choice, token_ids=ids, logprobs=self._take_logprobs()))
+    @staticmethod
+    def _parse(parser: Parser, piece: Piece | None) -> list[Event]:
+        """Events of a piece, or (None) of the end."""
+        try:
+            return parser.finish() if piece is None else parser.feed(piece)
+        except Exception as error:
+            log.exception("the parser %s failed", type(parser).__name__)
+            raise _ParserFailure from error
+
+    def _events(self, events: list[Event], armed: bool) -> None:
+        if not events:
+            return
+        first = events[0]
+        if isinstance(first, Span) and first.channel == "reasoning":
+            self._reasoning_tokens += self._unsettled
+        self._unsettled = 0
+        for event in events:
+            if isinstance(event, Span) and event.channel == "content":
+                self._visible(event.text, armed)
+            elif isinstance(event, CallEnd):
+                self._one_call_done = not self._parallel_calls
             else:
-                self._out.append(replace(part, choice=self._choice, token_ids=ids))
+                self._other_channel(event)
+            if self._ended:
+                return
+
+    def _other_channel(self, event: Span | CallStart | CallArgs) -> None:
+        """Anything but visible text interrupts it: no stop string reaches across."""
+        self._shown.append(self._matcher.flush())
+        self._show()
+        ids = self._take_ids()
+        if isinstance(event, Span):
+            self._out.append(Reasoning(event.text, self._choice, ids, self._take_logprobs()))
+        elif isinstance(event, CallStart):
+            self._out.append(ToolCallStart(self._calls, self._call_id(event.id), event.name, self._choice, ids))
+            self._calls += 1
+        else:
+            self._out.append(ToolCallArgs(self._calls - 1, event.fragment, self._choice, ids))
+
+    def _call_id(self, own: str | None) -> str:
+        """The model's own id for a call, as its template may want it back; a new one if it has none or repeats it."""
+        chosen = own if own and own not in self._call_ids else self._new_call_id()
+        self._call_ids.add(chosen)
+        return chosen
 
     def _visible(self, text: str, armed: bool) -> None:
         shown = self._matcher.feed(text, armed=armed)
@@ -185,30 +233,21 @@ class ChoiceDecoder:
     def _finish(self, reason: FinishReason) -> None:
         """Flush every stage in order, then close the choice."""
         armed = self._count > self._min_tokens
-        if self._matcher.matched is None:
-            tail = self._detokenizer.flush()
-            if tail:
-                self._text(tail, armed)
-        if self._matcher.matched is None and self._parser is not None:
-            self._parts(self._parser.flush(), armed)
+        if not self._ended and (tail := self._detokenizer.flush()):
+            self._text(tail, armed)
+        if not self._ended and self._parser is not None:
+            self._events(self._parse(self._parser, None), armed)
         if self._matcher.matched is None:
             self._shown.append(self._matcher.flush())
-        else:
-            reason = "stop"
         self._show()
-        if reason == "stop" and self._has_calls:
+        if self._ended:
+            reason = "stop"
+        if reason == "stop" and self._calls:
             reason = "tool_calls"
         self.finished = True
-        self._out.append(
-            Finish(
-                reason,
-                Usage(self._prompt_tokens, self._count, self._cached_tokens),
-                self._choice,
-                self._take_ids(),
-                self._take_logprobs(),
-                self._matcher.matched,
-            )
-        )
+        usage = Usage(self._prompt_tokens, self._count, self._cached_tokens, self._reasoning_tokens)
+        ids, logprobs = self._take_ids(), self._take_logprobs()
+        self._out.append(Finish(reason, usage, self._choice, ids, logprobs, self._matcher.matched))
 
     def _fail(self, message: str | None) -> None:
         self.finished = True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from millstream.engine.protocol import TokenEngine, TokenRequest
 from millstream.ir.channel import merge
@@ -16,11 +17,19 @@ from millstream.ir.request import ChatRequest, CompletionRequest, Request
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
-from millstream.pipeline.choice import ChoiceDecoder, Parser
+from millstream.pipeline.calls import new_call_id
+from millstream.pipeline.checks import GrammarChecker
+from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.completions import LONG_TEXT, Completer
-from millstream.pipeline.sequences import ChoiceStream, check_request, sampling_params
+from millstream.pipeline.dialect import Dialect, Turn
+from millstream.pipeline.sequences import ChoiceStream, check_ids, check_request, sampling_params
 
-ParserFactory = Callable[[ChatRequest], Parser | None]
+
+class _Prompt(NamedTuple):
+    """A rendered conversation and its ids."""
+
+    ids: list[int]
+    turn: Turn
 
 
 class LocalProvider:
@@ -34,17 +43,27 @@ class LocalProvider:
         template: ChatTemplate | None,
         name: str | None = None,
         created: int | None = None,
-        parser: ParserFactory | None = None,
+        tool_format: str | None = None,
+        reasoning_format: str | None = None,
     ) -> None:
         """``name``: what clients call the model (None: the engine's own). ``created``: Unix seconds (None: now).
-        ``parser`` makes the reasoning and tool parser of each choice of a chat request."""
+        ``tool_format`` and ``reasoning_format`` are names of `millstream.parsing.registry` (None: what the template
+        teaches).
+
+        Raises:
+            ValueError: there is no format of such a name.
+        """
         self._engine = engine
         self._tokenizer = tokenizer
-        self._template = template
+        self._dialect = (
+            Dialect(template, tokenizer, tool_format=tool_format, reasoning_format=reasoning_format)
+            if template is not None
+            else None
+        )
+        self._checker = GrammarChecker(self._dialect.control_tokens.values() if self._dialect is not None else ())
         self._table = TokenTable(tokenizer)
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
-        self._parser = parser
         self._completer = Completer(engine, tokenizer, self._table)
 
     def models(self) -> list[ModelCard]:
@@ -57,72 +76,105 @@ class LocalProvider:
             ApiError: 404 unknown model; 400 prompt that is empty, has ids outside the vocabulary or does not fit the
                 context, parameters that contradict each other; whatever the engine refuses.
         """
-        if request.model != self._name:
-            raise model_not_found(request.model, [self._name])
+        self._check_model(request.model)
         check_request(request, self._engine.info.vocab_size)
         if isinstance(request, CompletionRequest):
             return await self._completer.stream(request)
         prompt = await self._prompt(request)
         context = self._engine.info.context_length
-        if len(prompt) >= context:
-            raise context_length_exceeded(len(prompt), context, param="messages")
-        sequences = self._sequences(request, prompt, context - len(prompt))
-        stop = StopStrings(request.sampling.stop)
+        if len(prompt.ids) >= context:
+            raise context_length_exceeded(len(prompt.ids), context, param="messages")
         choices: list[ChoiceStream] = []
+        stop = StopStrings(request.sampling.stop)
         try:
-            for sequence in sequences:
-                decoder = ChoiceDecoder(
-                    self._table,
-                    prompt_tokens=len(prompt),
-                    choice=sequence.choice,
-                    stop=stop,
-                    stop_ids=frozenset(sequence.stop_ids),
-                    min_tokens=sequence.min_tokens,
-                    output=request.output,
-                    parser=self._parser(request) if self._parser else None,
-                )
+            for sequence in self._sequences(request, prompt, context - len(prompt.ids)):
+                decoder = self._decoder(request, prompt, sequence, stop)
                 choices.append(ChoiceStream(await self._engine.submit(sequence), decoder))
         except BaseException:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
         return guard(choices[0]) if len(choices) == 1 else merge(choices)
 
-    async def _prompt(self, request: ChatRequest) -> list[int]:
-        prompt = await self._encode(self._render(request))
-        if not prompt and self._tokenizer.bos_id is not None:
-            prompt = [self._tokenizer.bos_id]
-        if not prompt:
-            raise invalid("The prompt is empty, and this model has no token to begin a text with.", param="messages")
-        return prompt
+    async def render(self, request: ChatRequest) -> str:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(request.model)
+        return (await self._turn(request)).prompt
 
-    def _render(self, request: ChatRequest) -> str:
-        if self._template is None:
+    async def prompt_tokens(self, request: ChatRequest) -> list[int]:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(request.model)
+        return (await self._prompt(request)).ids
+
+    async def tokenize(self, text: str, *, model: str | None = None, add_special: bool = True) -> list[int]:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(model)
+        return await self._encode(text, add_bos=add_special)
+
+    async def detokenize(self, tokens: Sequence[int], *, model: str | None = None) -> str:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(model)
+        check_ids(tokens, self._engine.info.vocab_size, "tokens")
+        return b"".join(map(self._tokenizer.token_bytes, tokens)).decode(errors="replace")
+
+    def _check_model(self, model: str | None) -> None:
+        if model is not None and model != self._name:
+            raise model_not_found(model, [self._name])
+
+    def _decoder(
+        self, request: ChatRequest, prompt: _Prompt, sequence: TokenRequest, stop: StopStrings
+    ) -> ChoiceDecoder:
+        turn = prompt.turn
+        return ChoiceDecoder(
+            self._table,
+            prompt_tokens=len(prompt.ids),
+            choice=sequence.choice,
+            stop=stop,
+            stop_ids=frozenset(sequence.stop_ids),
+            min_tokens=sequence.min_tokens,
+            output=request.output,
+            parser=turn.parser() if turn.parser is not None else None,
+            parallel_calls=request.parallel_tool_calls,
+            call_id=self._dialect.new_call_id if self._dialect is not None else new_call_id,
+        )
+
+    async def _prompt(self, request: ChatRequest) -> _Prompt:
+        turn = await self._turn(request)
+        ids = await self._encode(turn.prompt)
+        if not ids and self._tokenizer.bos_id is not None:
+            ids = [self._tokenizer.bos_id]
+        if not ids:
+            raise invalid("The prompt is empty, and this model has no token to begin a text with.", param="messages")
+        return _Prompt(ids, turn)
+
+    async def _turn(self, request: ChatRequest) -> Turn:
+        if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        tools = request.tools if request.tool_choice.mode != "none" else ()
-        if tools and self._parser is None:
-            raise invalid(f"Tool calls are not supported for the model {self._name!r}.", param="tools")
-        return self._template.render(request.messages, tools=tools, kwargs=request.template_kwargs)
+        turn = self._dialect.turn(request)
+        if turn.grammar is not None:
+            await self._checker.check(turn.grammar)
+        return turn
 
-    async def _encode(self, text: str) -> list[int]:
+    async def _encode(self, text: str, *, add_bos: bool = True) -> list[int]:
         try:
             if len(text) < LONG_TEXT:
-                return self._tokenizer.encode(text, add_bos=True)
-            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=True)
+                return self._tokenizer.encode(text, add_bos=add_bos)
+            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
 
-    def _sequences(self, request: ChatRequest, prompt: list[int], room: int) -> Iterable[TokenRequest]:
+    def _sequences(self, request: ChatRequest, prompt: _Prompt, room: int) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""
         sampling = request.sampling
         identity = uuid.uuid4().hex
         eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
+        grammar = prompt.turn.grammar
         params = sampling_params(sampling, request.output.logprobs)
         for choice in range(request.n):
             yield TokenRequest(
                 id=f"{identity}-{choice}",
-                prompt=prompt,
+                prompt=prompt.ids,
                 sampling=params,
                 max_tokens=room if sampling.max_tokens is None else min(sampling.max_tokens, room),
                 min_tokens=min(sampling.min_tokens, room),
@@ -130,4 +182,5 @@ class LocalProvider:
                 choice=choice,
                 tenant=request.tenant,
                 priority=request.priority,
+                grammar=grammar.text if grammar is not None else None,
             )

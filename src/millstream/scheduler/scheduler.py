@@ -14,7 +14,7 @@ import msgspec
 
 from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
 from millstream.scheduler.blocks import BlockPool, chain_digest
-from millstream.scheduler.sequence import Sequence
+from millstream.scheduler.sequence import Constraint, Sequence
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +65,8 @@ class Scheduler:
         self._cached_tokens = 0
         self._preemptions = 0
 
-    def add(self, request: TokenRequest) -> None:
-        """Queue a request.
+    def add(self, request: TokenRequest, constraint: Constraint | None = None) -> None:
+        """Queue a request. ``constraint`` has been advanced by the request's ``output``.
 
         Raises:
             ValueError: it can never fit, or has nothing to run.
@@ -81,7 +81,7 @@ class Scheduler:
         if len(self.waiting) >= self.config.max_waiting:
             raise QueueFull
         self._arrivals += 1
-        insort(self.waiting, Sequence(request, self._arrivals), key=_rank)
+        insort(self.waiting, Sequence(request, self._arrivals, constraint), key=_rank)
 
     def abort(self, request_id: str) -> None:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
@@ -219,11 +219,13 @@ class Scheduler:
     def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
         if token < 0:
             self.abort(sequence.id)
-            return TokenDelta(id=sequence.id, finish="error", error="no token is allowed at this position")
+            reason = sequence.constraint.error if sequence.constraint is not None else None
+            return TokenDelta(id=sequence.id, finish="error", error=_nothing_allowed(reason))
         sequence.append(token)
         self._generated_tokens += 1
         finish: TokenFinish | None = None
-        if token in sequence.request.stop_ids:
+        whole = sequence.constraint is not None and sequence.constraint.finished
+        if whole or token in sequence.request.stop_ids:
             finish = "stop"
         elif sequence.output_length >= sequence.request.max_tokens:
             finish = "length"
@@ -257,3 +259,8 @@ class Scheduler:
 
 def _rank(sequence: Sequence) -> tuple[int, int]:
     return sequence.rank
+
+
+def _nothing_allowed(reason: str | None) -> str:
+    message = "no token is allowed at this position"
+    return f"{message}: the grammar of the answer went over a limit ({reason})" if reason else message

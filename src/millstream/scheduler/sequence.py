@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from millstream.engine.protocol import TokenRequest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Constraint(Protocol):
+    """What the output of one sequence may be. Its state depends on the output tokens alone, so that preemption does not
+    touch it."""
+
+    def mask(self, out: NDArray[np.uint32]) -> None:
+        """Write the tokens that may come next into ``out`` [ceil(vocab / 32)]: bit t % 32 of word t / 32."""
+        ...
+
+    def advance(self, token: int) -> None:
+        """The token was sampled."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the output is whole and nothing may follow."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """Why nothing may follow although the output is not whole."""
+        ...
 
 
 class Sequence:
@@ -18,6 +47,7 @@ class Sequence:
         "blocks",
         "cached_tokens",
         "computed",
+        "constraint",
         "counts",
         "digest",
         "prompt_length",
@@ -26,9 +56,10 @@ class Sequence:
         "tokens",
     )
 
-    def __init__(self, request: TokenRequest, arrival: int) -> None:
+    def __init__(self, request: TokenRequest, arrival: int, constraint: Constraint | None = None) -> None:
         self.request = request
         self.arrival = arrival
+        self.constraint = constraint
         self.tokens = request.prompt + request.output
         self.prompt_length = len(request.prompt)
         self.computed = 0
@@ -67,5 +98,7 @@ class Sequence:
 
     def append(self, token: int) -> None:
         self.tokens.append(token)
+        if self.constraint is not None and token not in self.request.stop_ids:
+            self.constraint.advance(token)
         if self.counts is not None:
             self.counts[token] = self.counts.get(token, 0) + 1

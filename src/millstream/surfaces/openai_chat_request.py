@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid
 from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
 from millstream.surfaces.openai_params import (
@@ -17,6 +17,15 @@ from millstream.surfaces.openai_params import (
     require_model,
     sampling,
     stream_flags,
+)
+from millstream.surfaces.openai_tools import (
+    WireResponseFormat,
+    WireTool,
+    WireToolChoice,
+    missing,
+    response_format,
+    tool_choice,
+    tools,
 )
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
@@ -62,6 +71,10 @@ class ChatBody(SharedBody, frozen=True, kw_only=True):
     top_logprobs: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
+    tools: list[WireTool] | None = None
+    tool_choice: str | WireToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: WireResponseFormat | None = None
 
 
 def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immutable)
@@ -76,9 +89,14 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     max_name = "max_tokens" if wire.max_completion_tokens is None else "max_completion_tokens"
     max_tokens = wire.max_tokens if wire.max_completion_tokens is None else wire.max_completion_tokens
     token_ids = bool(wire.return_token_ids)
+    declared = tools(wire.tools, limits)
     request = ChatRequest(
         model=require_model(wire.model),
         messages=_messages(wire.messages),
+        tools=declared,
+        tool_choice=tool_choice(wire.tool_choice, declared),
+        parallel_tool_calls=wire.parallel_tool_calls is not False,
+        response_format=response_format(wire.response_format, limits),
         template_kwargs=_template_kwargs(wire, limits),
         sampling=sampling(wire, limits, max_tokens=max_tokens, max_name=max_name),
         # Running usage is counted from the ids of each delta.
@@ -140,9 +158,9 @@ def _message(wire: WireMessage, path: str) -> Message:
             code="unsupported_parameter",
         )
     if wire.role == "tool" and not wire.tool_call_id:
-        raise _missing(f"{path}.tool_call_id")
+        raise missing(f"{path}.tool_call_id")
     if wire.content is None and wire.role != "assistant":
-        raise _missing(f"{path}.content")
+        raise missing(f"{path}.content")
     content = _content(wire.content, wire.role, path)
     assistant = wire.role == "assistant"
     return Message(
@@ -164,11 +182,11 @@ def _content(wire: str | list[WirePart] | None, role: str, path: str) -> str:
 def _part(part: WirePart, role: str, path: str) -> str:
     if part.type == "text":
         if part.text is None:
-            raise _missing(f"{path}.text")
+            raise missing(f"{path}.text")
         return part.text
     if part.type == "refusal" and role == "assistant":
         if part.refusal is None:
-            raise _missing(f"{path}.refusal")
+            raise missing(f"{path}.refusal")
         return part.refusal
     raise invalid(
         f"{path}: parts of type {part.type[:64]!r} are not supported; send text parts only.",
@@ -184,10 +202,6 @@ def _tool_calls(wire: list[WireToolCall] | None, path: str) -> tuple[ToolCall, .
         if call.type not in (None, "function"):
             raise invalid(f"{where}.type must be 'function', got {call.type[:64]!r}.", param=f"{where}.type")
         if call.function is None:
-            raise _missing(f"{where}.function")
+            raise missing(f"{where}.function")
         calls.append(ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments))
     return tuple(calls)
-
-
-def _missing(path: str) -> ApiError:
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from millstream.surfaces.fields import Field, field_table, markdown_table
+from millstream.surfaces.fields import Field, FieldTable, field_table, markdown_table
 
 
 def _honoured(name: str, note: str) -> Field:
@@ -67,12 +68,12 @@ _VENDOR = (
     _refused("priority", "requests have equal priority.", 0),
     _refused("typical_p", "there is no typical sampling.", 1),
     _refused("mirostat", "there is no mirostat sampling.", 0),
-    _refused("guided_json", "structured output is not there yet."),
-    _refused("guided_regex", "structured output is not there yet."),
-    _refused("guided_choice", "structured output is not there yet."),
-    _refused("guided_grammar", "structured output is not there yet."),
-    _refused("structured_outputs", "structured output is not there yet."),
-    _refused("grammar", "structured output is not there yet.", ""),
+    _refused("guided_json", "use `response_format` of chat completions."),
+    _refused("guided_regex", "use `response_format` of chat completions."),
+    _refused("guided_choice", "use `response_format` of chat completions."),
+    _refused("guided_grammar", "use `response_format` of chat completions."),
+    _refused("structured_outputs", "use `response_format` of chat completions."),
+    _refused("grammar", "use `response_format` of chat completions.", ""),
 )
 
 CHAT_FIELDS = field_table(
@@ -97,12 +98,25 @@ CHAT_FIELDS = field_table(
             "reasoning_effort",
             "Given to the chat template, which may not read it.",
         ),
-        _refused("tools", "tool calls are not there yet.", []),
-        _refused("tool_choice", "tool calls are not there yet.", "none", "auto"),
-        _refused("parallel_tool_calls", "tool calls are not there yet.", True, False),
-        _refused("functions", "deprecated by its inventor.", []),
-        _refused("function_call", "deprecated by its inventor.", "none", "auto"),
-        _refused("response_format", "structured output is not there yet.", {"type": "text"}),
+        _honoured(
+            "tools",
+            "Functions. Names: 1 to 64 letters, digits, `_` and `-`, each once. `parameters` is the JSON schema of an "
+            "object; `strict: true` holds arguments to it, and so does every `tool_choice` that requires a call.",
+        ),
+        _honoured(
+            "tool_choice",
+            '`"none"`, `"auto"` (default), `"required"`, one function by name, or `allowed_tools`. A required call is '
+            "enforced by a grammar, with any model.",
+        ),
+        _honoured("parallel_tool_calls", "false: generation ends after the first call. Default true."),
+        _honoured(
+            "response_format",
+            '`text`, `json_object`, `json_schema`, and as extensions `{"type": "regex", "pattern": …}` and '
+            '`{"type": "grammar", "grammar": …}` (Lark, llguidance\'s dialect). Enforced, whatever `strict` says; '
+            "a schema that cannot be enforced is a 400. `oneOf` is taken as `anyOf`. Reasoning stays free.",
+        ),
+        _refused("functions", "deprecated by its inventor; use `tools`.", []),
+        _refused("function_call", "deprecated by its inventor; use `tool_choice`.", "none", "auto"),
         _refused("best_of", "choices are not ranked; use `n`.", 1),
         _refused("modalities", "answers are text.", ["text"], []),
         _refused("audio", "answers are text."),
@@ -150,11 +164,11 @@ PRINTED = {"chat-fields": CHAT_FIELDS, "completion-fields": COMPLETION_FIELDS}
 """Where docs/api.md holds which table: between `<!-- name -->` and `<!-- end -->`."""
 
 
-def main(path: str) -> None:
+def main(path: str, printed: Mapping[str, FieldTable] = PRINTED) -> None:
     """Print the tables into a page."""
     page = Path(path)
     text = page.read_text(encoding="utf-8")
-    for mark, table in PRINTED.items():
+    for mark, table in printed.items():
         begin, end = f"<!-- {mark} -->\n", "<!-- end -->"
         head, rest = text.split(begin)
         text = head + begin + markdown_table(table) + end + rest.partition(end)[2]
@@ -162,4 +176,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

@@ -1,0 +1,1 @@
+"""Constrained decoding: llguidance behind one door."""

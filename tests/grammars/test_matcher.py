@@ -1,0 +1,187 @@
+"""Grammars over a vocabulary of bytes: what they allow, when they end, and that strangers' ones are bounded."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.grammars.matcher import CACHED_GRAMMARS, Compiler, GrammarError, Matcher, byte_compiler
+
+EOS, STOP, THINK = 256, 257, 258
+TOKENS = [*(bytes([value]) for value in range(256)), b"<eos>", b"<stop>", b"<think>", b'{"', b"true"]
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    return Compiler(TOKENS, special_ids=[THINK], eos_ids=[EOS, STOP])
+
+
+def of(schema: Any) -> str:
+    return json.dumps({"grammars": [{"json_schema": schema}]})
+
+
+def lark(text: str) -> str:
+    return json.dumps({"grammars": [{"lark_grammar": text}]})
+
+
+def allowed(matcher: Matcher, words: int = 9) -> set[int]:
+    out = np.full(words, 0xFFFFFFFF, np.uint32)
+    matcher.mask(out)
+    return set(np.flatnonzero(np.unpackbits(out.view(np.uint8), bitorder="little")).tolist())
+
+
+def test_only_what_fits_is_allowed_and_the_end_only_at_the_end(compiler: Compiler) -> None:
+    matcher = compiler.matcher(of({"type": "boolean"}))
+    assert allowed(matcher) == {ord("t"), ord("f"), TOKENS.index(b"true")}
+    matcher = compiler.matcher(lark("start: /a+/"))
+    assert allowed(matcher) == {ord("a")}
+    matcher.advance(ord("a"))
+    assert allowed(matcher) == {ord("a"), EOS, STOP}
+    assert not matcher.finished
+    assert matcher.error is None
+
+
+def test_a_mask_may_be_longer_than_the_vocabulary(compiler: Compiler) -> None:
+    assert allowed(compiler.matcher(lark('start: "a"')), words=40) == {ord("a")}
+
+
+def test_it_is_finished_when_nothing_can_follow(compiler: Compiler) -> None:
+    matcher = compiler.matcher(of({"const": {"a": 1}}))
+    for byte in b'{"a":1':
+        matcher.advance(byte)
+    assert not matcher.finished
+    matcher.advance(ord("}"))
+    assert matcher.finished
+
+
+def test_control_tokens_are_matched_by_id_alone(compiler: Compiler) -> None:
+    assert allowed(compiler.matcher(lark(f"start: <[{THINK}]>"))) == {THINK}
+    assert THINK not in allowed(compiler.matcher(lark("start: /(?s:.*)/")))
+
+
+@given(st.lists(st.integers(0, 99), max_size=5))
+def test_the_state_depends_on_the_tokens_alone(numbers: list[int]) -> None:
+    compiler = Compiler(TOKENS, special_ids=[THINK], eos_ids=[EOS])
+    grammar = of({"type": "array", "items": {"type": "integer"}})
+    text = json.dumps(numbers).encode()
+    walked = compiler.matcher(grammar)
+    for at, byte in enumerate(text):
+        resumed = compiler.matcher(grammar, list(text[:at]))
+        assert byte in allowed(walked)
+        assert allowed(resumed) == allowed(walked)
+        walked.advance(byte)
+    assert walked.finished
+
+
+def test_a_forbidden_token_is_an_error_that_allows_nothing(compiler: Compiler) -> None:
+    matcher = compiler.matcher(lark('start: "a"'))
+    matcher.advance(ord("b"))
+    assert matcher.error
+    assert not matcher.finished
+    assert allowed(matcher) == set()
+
+
+def test_compiled_grammars_are_kept_within_a_bound(compiler: Compiler) -> None:
+    for number in range(CACHED_GRAMMARS + 5):
+        compiler.matcher(of({"const": number}))
+    assert len(compiler._compiled) == CACHED_GRAMMARS
+
+
+def deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
+def doubling(levels: int, keyword: str) -> dict[str, Any]:
+    """Every level names the one below it twice: 2 ** levels if it is written out."""
+    defs: dict[str, Any] = {"d0": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    for level in range(1, levels):
+        below = {"$ref": f"#/$defs/d{level - 1}"}
+        other = {"type": "object", "properties": {f"x{level}": below}}
+        defs[f"d{level}"] = {"allOf": [{keyword: [below, other]}, {keyword: [below, other]}]}
+    return {"$defs": defs, "$ref": f"#/$defs/d{levels - 1}"}
+
+
+HOSTILE: dict[str, Any] = {
+    "deep": deep(60),
+    "deeper": deep(300),
+    "wide": {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20_000)}},
+    "exponential anyOf": doubling(24, "anyOf"),
+    "exponential oneOf": doubling(24, "oneOf"),
+    "reference loop": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    "itself": {"$ref": "#"},
+    "recursive": {"type": "object", "properties": {"next": {"$ref": "#"}}},
+    "endless string": {"type": "string", "minLength": 10**9},
+    "endless array": {"type": "array", "items": {"type": "integer"}, "minItems": 10**9},
+    "power of powers": {"type": "string", "pattern": "(a|b){1000}{1000}"},
+    "long look-back": {"type": "string", "pattern": ".*a.{5000}"},
+    "nested stars": {"type": "string", "pattern": "((a*)*)*b"},
+    "enum": {"enum": [f"value {n}" for n in range(20_000)]},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_schemas_are_bounded_in_time_and_memory(name: str) -> None:
+    """Whatever comes of it (most are refused), it takes seconds of one core at most, and little memory."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.process_time()
+    compiler = byte_compiler()
+    with suppress(GrammarError):
+        compiler.check(of(HOSTILE[name]))
+        matcher = compiler.matcher(of(HOSTILE[name]))
+        for _ in range(200):
+            tokens = allowed(matcher, words=40)
+            if not tokens or matcher.finished:
+                break
+            matcher.advance(max(tokens))
+    assert time.process_time() - begun < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+@pytest.mark.parametrize(
+    ("grammar", "words"),
+    [
+        (of({"type": "strnig"}), "Invalid type: strnig"),
+        (of({"type": "string", "pattern": "("}), "unclosed group"),
+        (of({"type": "string", "pattern": "(?=a)b"}), "look-around"),
+        (of({"type": "integer", "minimum": 3, "maximum": 2}), "greater than maximum"),
+        (of({"$ref": "http://example.com/x.json"}), "not present"),
+        (of({"$ref": "#"}), "nothing satisfies it"),
+        (of(False), "schema is false"),
+        (of({"not": {}}), "not"),
+        (lark("start: /(/"), "unclosed group"),
+        (lark("start: missing"), "missing"),
+        (lark("start: <[99999]>"), "99999"),
+        (lark("{{{"), "expecting rule"),
+        ("no JSON {", "Expected"),
+        ('{"grammars": []}', "empty"),
+        (lark("start: /\x00/") + "x", "trailing"),
+    ],
+)
+def test_what_cannot_be_compiled_says_why_in_one_line(grammar: str, words: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        byte_compiler().check(grammar)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_check_knows_control_tokens_by_their_own_ids() -> None:
+    compiler = byte_compiler([3, 700])
+    compiler.check(lark("start: <[700]> <[3]>"))
+    matcher = compiler.matcher(lark('start: <[700]> "ab" <[3]>'))
+    assert allowed(matcher, words=22) == {700}
+
+
+def test_a_vocabulary_without_an_end_holds_no_grammar() -> None:
+    with pytest.raises(GrammarError, match="no token that ends"):
+        Compiler([b"a"], special_ids=[], eos_ids=[])
