@@ -22,7 +22,8 @@ from millstream.pipeline.checks import GrammarChecker
 from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.completions import LONG_TEXT, Completer
 from millstream.pipeline.dialect import Dialect, Turn
-from millstream.pipeline.sequences import ChoiceStream, check_ids, check_request, sampling_params
+from millstream.pipeline.refusals import RefusalStage
+from millstream.pipeline.sequences import ChoiceStream, Decoder, check_ids, check_request, sampling_params
 
 
 class _Prompt(NamedTuple):
@@ -45,10 +46,11 @@ class LocalProvider:
         created: int | None = None,
         tool_format: str | None = None,
         reasoning_format: str | None = None,
+        refusals: bool = False,
     ) -> None:
         """``name``: what clients call the model (None: the engine's own). ``created``: Unix seconds (None: now).
         ``tool_format`` and ``reasoning_format`` are names of `millstream.parsing.registry` (None: what the template
-        teaches).
+        teaches). ``refusals``: tell answers that decline as such (`millstream.parsing.refusal`).
 
         Raises:
             ValueError: there is no format of such a name.
@@ -61,6 +63,7 @@ class LocalProvider:
             else None
         )
         self._checker = GrammarChecker(self._dialect.control_tokens.values() if self._dialect is not None else ())
+        self._refusals = refusals
         self._table = TokenTable(tokenizer)
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
@@ -88,7 +91,9 @@ class LocalProvider:
         stop = StopStrings(request.sampling.stop)
         try:
             for sequence in self._sequences(request, prompt, context - len(prompt.ids)):
-                decoder = self._decoder(request, prompt, sequence, stop)
+                decoder: Decoder = self._decoder(request, prompt, sequence, stop)
+                if self._refusals:
+                    decoder = RefusalStage(decoder)
                 choices.append(ChoiceStream(await self._engine.submit(sequence), decoder))
         except BaseException:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
