@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from millstream.ir.request import ChatRequest
 from millstream.models.assets import ModelAssets, open_model
 from millstream.pipeline.dialect import Dialect
 from millstream.surfaces import openai_chat
+from support.real_models import QWEN, real_model
 
 CAPTURES = sorted((Path(__file__).parent.parent / "clients").glob("*.json"))
 
@@ -23,8 +23,8 @@ def body(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def qwen(real_model: Callable[[str], Path]) -> ModelAssets:
-    return open_model(real_model("qwen2.5-coder-0.5b-instruct"))
+def qwen() -> ModelAssets:
+    return open_model(real_model(QWEN))
 
 
 def test_there_are_captures() -> None:
