@@ -10,12 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.models.loader import load_model_file
-from support.goldens import TOP, TextGolden, bucket_kl, full_kl, greedy_golden, log_softmax, text_golden, tiny_golden
+from support.goldens import (
+    TOP,
+    TextGolden,
+    bucket_kl,
+    full_kl,
+    golden_models,
+    greedy_golden,
+    log_softmax,
+    text_golden,
+    tiny_golden,
+)
 from support.real_models import REAL_MODELS, find_real_model
 from support.tiny_cases import TINY_CASES
 
 
-@pytest.mark.parametrize("name", REAL_MODELS)
+@pytest.mark.parametrize("name", golden_models("text"))
 def test_text_golden_is_a_distribution(name: str) -> None:
     golden = text_golden(name)
     assert golden.ids.shape == golden.logprobs.shape == (500, TOP)
@@ -24,7 +34,7 @@ def test_text_golden_is_a_distribution(name: str) -> None:
     np.testing.assert_allclose(total, 1.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", REAL_MODELS)
+@pytest.mark.parametrize("name", golden_models("greedy"))
 def test_greedy_golden_is_complete(name: str) -> None:
     runs = greedy_golden(name).runs
     assert len(runs) == 20

@@ -59,7 +59,7 @@ class Engine:
         starts = np.cumsum([0, *(len(part.tokens) for part in parts)], dtype=np.int32)
         positions = np.array([part.position for part in parts], dtype=np.int32)
         slots = np.array([part.slot for part in parts], dtype=np.int32)
-        pages = slots[:, None] * self._pages + np.arange(self._pages, dtype=np.int32)
+        pages = np.add.outer(slots * self._pages, np.arange(self._pages)).astype(np.int32)
         rows = np.arange(min(skip, len(flat)), len(flat), dtype=np.int32)
         logits = np.empty((len(rows), self.vocab_size), dtype=np.float32)
         self._model.step(flat, starts, positions, pages, rows, _greedy(len(rows)), _out(len(rows)), logits)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -63,6 +63,11 @@ class TinyGolden(NamedTuple):
     logits: NDArray[np.float32]
 
 
+def golden_models(kind: Literal["greedy", "text"]) -> list[str]:
+    """The models of which a golden of this kind is committed."""
+    return sorted(path.stem.removesuffix(f"-{kind}") for path in GOLDENS.glob(f"*-{kind}.*"))
+
+
 def greedy_golden(model: str) -> GreedyGolden:
     return msgspec.json.decode((GOLDENS / f"{model}-greedy.json").read_bytes(), type=GreedyGolden)
 
@@ -87,8 +92,8 @@ def file_sha256(path: Path) -> str:
 def log_softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     """Natural-log probabilities of each row, in float64."""
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return shifted
+    normalised: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return normalised
 
 
 def bucket_kl(golden: TextGolden, rows: slice, logits: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -104,14 +109,14 @@ def bucket_kl(golden: TextGolden, rows: slice, logits: NDArray[np.float32]) -> N
     p_tail = np.maximum(golden.tail[rows].astype(np.float64), 1e-30)
     heads = _terms(log_p, log_q).sum(axis=1)
     tails: NDArray[np.float64] = _terms(np.log(p_tail), np.log(q_tail))
-    return heads + tails
+    return np.asarray(heads + tails)
 
 
 def full_kl(log_p: NDArray[np.float64], log_q: NDArray[np.float64]) -> NDArray[np.float64]:
     """KL(p ‖ q) of each row over the whole vocabulary, from log probabilities."""
-    return _terms(log_p, log_q).sum(axis=-1)
+    return np.asarray(_terms(log_p, log_q).sum(axis=-1))
 
 
 def _terms(log_p: NDArray[np.float64], log_q: NDArray[np.float64]) -> NDArray[np.float64]:
     p = np.exp(log_p)
-    return p * (log_p - log_q) + np.exp(log_q) - p
+    return np.asarray(p * (log_p - log_q) + np.exp(log_q) - p)

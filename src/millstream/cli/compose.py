@@ -91,8 +91,9 @@ def open_server(
     from millstream.server.app import create_app
     from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
+    from millstream.server.store import default_store_path
 
-    settings = Settings(allow_origins=allow_origins, access_log=access_log)
+    settings = Settings(allow_origins=allow_origins, access_log=access_log, store_path=default_store_path())
     app = create_app(session.provider, session.engine.stats, settings)
     return HttpServer(app, sock, settings, on_ready=on_ready)
 

@@ -41,14 +41,23 @@ def invalid(message: str, *, param: str | None = None, code: str | None = None) 
     return ApiError(message, param=param, code=code)
 
 
+class ContextLengthExceeded(ApiError):
+    """The prompt leaves no room in the context for even one token of an answer; a 400 that names both numbers."""
+
+    def __init__(self, prompt_tokens: int, context_length: int, *, param: str) -> None:
+        super().__init__(
+            f"This model's maximum context length is {context_length} tokens, but the prompt alone has "
+            f"{prompt_tokens} tokens, which leaves no room for an answer. Shorten the prompt.",
+            code="context_length_exceeded",
+            param=param,
+        )
+        self.prompt_tokens = prompt_tokens
+        self.context_length = context_length
+
+
 def context_length_exceeded(prompt_tokens: int, context_length: int, *, param: str = "messages") -> ApiError:
-    """A 400 that names both numbers: the prompt leaves no room in the context for even one token of an answer."""
-    return ApiError(
-        f"This model's maximum context length is {context_length} tokens, but the prompt alone has {prompt_tokens} "
-        "tokens, which leaves no room for an answer. Shorten the prompt.",
-        code="context_length_exceeded",
-        param=param,
-    )
+    """See `ContextLengthExceeded`."""
+    return ContextLengthExceeded(prompt_tokens, context_length, param=param)
 
 
 def model_not_found(name: str, served: Sequence[str]) -> ApiError:

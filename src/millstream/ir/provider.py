@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from millstream.ir.deltas import Delta
-from millstream.ir.request import Request
+from millstream.ir.request import ChatRequest, Request
 
 
 class DeltaStream(Protocol):
@@ -42,4 +42,28 @@ class Provider(Protocol):
         Raises:
             ApiError: the request is refused; nothing was queued.
         """
+        ...
+
+
+@runtime_checkable
+class PromptTools(Protocol):
+    """What a provider can also do if it makes prompts itself: show and count them. Nothing here waits for the engine.
+
+    ``model`` None means the provider's first model. All raise `ApiError` for an unknown model or what cannot be done.
+    """
+
+    async def render(self, request: ChatRequest) -> str:
+        """The prompt as text, exactly as `Provider.stream` would make it."""
+        ...
+
+    async def prompt_tokens(self, request: ChatRequest) -> Sequence[int]:
+        """The prompt as token ids; their number is what usage will report. It may exceed the context."""
+        ...
+
+    async def tokenize(self, text: str, *, model: str | None = None, add_special: bool = True) -> Sequence[int]:
+        """Ids of a text; ``add_special``: with BOS, if the model begins texts with one."""
+        ...
+
+    async def detokenize(self, tokens: Sequence[int], *, model: str | None = None) -> str:
+        """The text of ids, control tokens by name; bytes that are no UTF-8 become U+FFFD."""
         ...

@@ -104,6 +104,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     template_kwargs: dict[str, Any] = {}
     sampling: Sampling = Sampling()
     output: Output = Output()
+    reasoning_effort: str | None = None
     n: int = 1
     tenant: str = ""
     priority: int = 0

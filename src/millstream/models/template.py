@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
@@ -16,6 +17,7 @@ from millstream.ir.errors import ApiError, invalid
 from millstream.ir.request import Message, Tool, ToolCall
 from millstream.models.errors import ModelFileError
 from millstream.models.sandbox import ChatEnvironment, TemplateBudgetError, TemplateRefusal, render_bounded
+from millstream.models.turns import simpler_forms
 
 CHATML_TEMPLATE = (
     "{% for message in messages %}"
@@ -33,6 +35,9 @@ PLAIN_TEMPLATE = (
     "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
 """For base models, which were never taught a form of conversation: a dialogue as written text has it."""
+
+REFUSED = "template_refused"
+"""Code of the error when a template raises its own complaint."""
 
 _RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
 _REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
@@ -70,7 +75,8 @@ class JinjaChatTemplate:
     ) -> str:
         """The prompt text. Special tokens are written as text; `GGUFTokenizer.encode` reads them.
 
-        ``kwargs`` are variables of the template such as ``enable_thinking``.
+        ``kwargs`` are variables of the template such as ``enable_thinking``. A conversation that the template refuses
+        is tried in the forms of `millstream.models.turns`.
 
         Raises:
             ApiError: 400 if the template refuses the conversation (with its own words) or cannot render it.
@@ -86,6 +92,17 @@ class JinjaChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
+            return self._conversation(messages, variables)
+        except ApiError as error:
+            if error.code != REFUSED:
+                raise
+            for form in simpler_forms(messages):
+                with suppress(ApiError):
+                    return self._conversation(form, variables)
+            raise
+
+    def _conversation(self, messages: Sequence[Message], variables: dict[str, Any]) -> str:
+        try:
             return self._render(variables | {"messages": self._messages(messages, parse_arguments=True)})
         except TypeError as error:
             # Some templates put the arguments of calls together as text.
@@ -100,7 +117,7 @@ class JinjaChatTemplate:
             raise invalid(
                 f"The model's chat template refuses this conversation: {error}",
                 param="messages",
-                code="template_refused",
+                code=REFUSED,
             ) from None
         except TemplateBudgetError as error:
             raise invalid(f"The model's chat template was stopped: {error}.", param="messages") from None

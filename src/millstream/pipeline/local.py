@@ -7,7 +7,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
 from millstream.engine.protocol import SamplingParams, TokenEngine, TokenRequest, TokenStream
@@ -79,13 +79,14 @@ class LocalProvider:
             ApiError: 404 unknown model; 400 prompt that is empty, has ids outside the vocabulary or does not fit the
                 context, parameters that contradict each other; whatever the engine refuses.
         """
-        if request.model != self._name:
-            raise model_not_found(request.model, [self._name])
+        self._check_model(request.model)
         _check(request, self._engine.info.vocab_size)
         prompt = await self._prompt(request)
         context = self._engine.info.context_length
         if len(prompt.ids) >= context:
             raise context_length_exceeded(len(prompt.ids), context, param=_prompt_field(request))
+        if prompt.turn is not None and prompt.turn.grammar is not None:
+            await self._checker.check(prompt.turn.grammar)
         choices: list[_ChoiceStream] = []
         stop = StopStrings(request.sampling.stop)
         try:
@@ -96,6 +97,31 @@ class LocalProvider:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
         return guard(choices[0]) if len(choices) == 1 else merge(choices)
+
+    async def render(self, request: ChatRequest) -> str:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(request.model)
+        return self._turn(request).prompt
+
+    async def prompt_tokens(self, request: ChatRequest) -> list[int]:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(request.model)
+        return (await self._prompt(request)).ids
+
+    async def tokenize(self, text: str, *, model: str | None = None, add_special: bool = True) -> list[int]:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(model)
+        return await self._encode(text, add_bos=add_special)
+
+    async def detokenize(self, tokens: Sequence[int], *, model: str | None = None) -> str:
+        """See `millstream.ir.provider.PromptTools`."""
+        self._check_model(model)
+        _check_ids(tokens, self._engine.info.vocab_size, "tokens")
+        return b"".join(map(self._tokenizer.token_bytes, tokens)).decode(errors="replace")
+
+    def _check_model(self, model: str | None) -> None:
+        if model is not None and model != self._name:
+            raise model_not_found(model, [self._name])
 
     def _decoder(self, request: Request, prompt: _Prompt, sequence: TokenRequest, stop: StopStrings) -> ChoiceDecoder:
         turn = prompt.turn
@@ -115,7 +141,7 @@ class LocalProvider:
     async def _prompt(self, request: Request) -> _Prompt:
         turn = None
         if isinstance(request, ChatRequest):
-            turn = await self._turn(request)
+            turn = self._turn(request)
             ids = await self._encode(turn.prompt)
         elif isinstance(request.prompt, str):
             ids = await self._encode(request.prompt)
@@ -130,21 +156,18 @@ class LocalProvider:
             )
         return _Prompt(ids, turn)
 
-    async def _turn(self, request: ChatRequest) -> Turn:
+    def _turn(self, request: ChatRequest) -> Turn:
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        turn = self._dialect.turn(request)
-        if turn.grammar is not None:
-            await self._checker.check(turn.grammar)
-        return turn
+        return self._dialect.turn(request)
 
-    async def _encode(self, text: str) -> list[int]:
+    async def _encode(self, text: str, *, add_bos: bool = True) -> list[int]:
         try:
             if len(text) < LONG_TEXT:
-                return self._tokenizer.encode(text, add_bos=True)
-            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=True)
+                return self._tokenizer.encode(text, add_bos=add_bos)
+            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
@@ -23,6 +23,9 @@ from millstream.surfaces.sse import disconnected, sse_response
 from millstream.surfaces.wire import Call, Surface
 
 T = TypeVar("T")
+
+WARNING_LENGTH = 1000
+"""Characters of warnings that a response's header carries at most."""
 
 
 class AnswerRoute:
@@ -52,6 +55,7 @@ class AnswerRoute:
         except Exception:
             self._metrics.request(self._surface.NAME, "failed")
             raise
+        send = warned(send, call.warnings)
         stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
         if call.options.stream:
             response = sse_response(
@@ -89,6 +93,21 @@ class AnswerRoute:
             return error_response(internal_error(), self._surface)
         problem = ApiError(error.message, type=error.type, code=error.code, status=error.status)
         return error_response(problem, self._surface)
+
+
+def warned(send: Send, warnings: Sequence[str]) -> Send:
+    """A ``send`` that tells the client by header what of its request was left out."""
+    if not warnings:
+        return send
+    text = "; ".join(warnings)[:WARNING_LENGTH]
+    header = (b"x-millstream-warning", ascii(text)[1:-1].encode())
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), header]
+        await send(message)
+
+    return sending
 
 
 async def until_gone(receive: Receive, work: Awaitable[T]) -> T:

@@ -14,13 +14,17 @@ from millstream.server.info import EngineHealth, InfoRoutes
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
+from millstream.server.responses import ResponsesRoutes
 from millstream.server.settings import Settings
-from millstream.surfaces import openai_chat, openai_completions
+from millstream.server.store import SqliteStore
+from millstream.server.texts import TextRoutes
+from millstream.surfaces import anthropic_messages, openai_chat, openai_completions
 from millstream.surfaces.wire import Surface
 
 SURFACES: dict[str, Surface] = {
     "/v1/chat/completions": openai_chat,
     "/v1/completions": openai_completions,
+    "/v1/messages": anthropic_messages,
 }
 
 
@@ -30,12 +34,15 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     lifecycle = Lifecycle()
     metrics = Metrics(lambda: lifecycle.open_requests)
     info = InfoRoutes(provider, engine_health, lifecycle, metrics, settings)
+    store = SqliteStore(settings.store_path, settings.store)
+    responses = ResponsesRoutes(provider, metrics, settings, store)
     routes = [
         Route(path, AnswerRoute(surface, provider, metrics, settings), methods=["POST"])
         for path, surface in SURFACES.items()
     ]
+    texts = TextRoutes(provider, metrics, settings)
     app = Starlette(
-        routes=[*routes, *info.routes()],
+        routes=[*routes, *responses.routes(), *texts.routes(), *info.routes()],
         middleware=_middleware(lifecycle, settings),
         exception_handlers={HTTPException: on_http_exception},
     )
@@ -53,8 +60,8 @@ def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.allow_origins,
-        allow_methods=("GET", "POST"),
+        allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),
-        expose_headers=("x-request-id", "retry-after"),
+        expose_headers=("x-request-id", "request-id", "retry-after", "x-millstream-warning"),
     )
     return [cors, frame]

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millstream.ir.errors import ApiError
+from millstream.server.dialect import surface_of
 from millstream.surfaces import openai_common
 from millstream.surfaces.sse import error_headers
 from millstream.surfaces.wire import Surface
@@ -35,7 +36,7 @@ async def on_http_exception(request: Request, exception: Exception) -> Response:
         )
     else:
         error = ApiError(str(exception.detail), status=exception.status_code)
-    response = error_response(error)
+    response = error_response(error, surface_of(request.scope))
     if allow:
         response.headers["allow"] = allow
     return response

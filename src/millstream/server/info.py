@@ -13,10 +13,12 @@ from starlette.routing import Route
 from millstream.engine.protocol import EngineStats
 from millstream.ir.errors import ApiError, model_not_found
 from millstream.ir.provider import ModelCard, Provider
+from millstream.server.dialect import speaks_anthropic, surface_of
 from millstream.server.errors import error_response
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
+from millstream.surfaces.anthropic_common import model_body, model_list
 from millstream.surfaces.openai_common import to_json
 
 EngineHealth = Callable[[], Awaitable[EngineStats]]
@@ -48,18 +50,29 @@ class InfoRoutes:
     async def front(self, request: Request) -> Response:
         from millstream import __version__
 
-        paths = {"chat": "/v1/chat/completions", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
+        paths = {
+            "chat": "/v1/chat/completions",
+            "responses": "/v1/responses",
+            "messages": "/v1/messages",
+            "models": "/v1/models",
+            "health": "/health",
+            "metrics": "/metrics",
+        }
         return _json({"name": "millstream", "version": __version__, "paths": paths})
 
     async def models(self, request: Request) -> Response:
+        """In the form of the API that the client speaks."""
+        if speaks_anthropic(request.scope):
+            return _json(model_list(self._provider.models()))
         return _json({"object": "list", "data": [_model(card) for card in self._provider.models()]})
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["model"]
         cards = {card.id: card for card in self._provider.models()}
         if name in cards:
-            return _json(_model(cards[name]))
-        return error_response(model_not_found(name, list(cards)))
+            body = model_body if speaks_anthropic(request.scope) else _model
+            return _json(body(cards[name]))
+        return error_response(model_not_found(name, list(cards)), surface_of(request.scope))
 
     async def health(self, request: Request) -> Response:
         """200 if the engine answers and moves, else 503 with the reason."""

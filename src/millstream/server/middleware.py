@@ -11,8 +11,10 @@ import time
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millstream.server.body import ClientGone
+from millstream.server.dialect import surface_of
 from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import Lifecycle, shutting_down
+from millstream.surfaces.wire import request_id as current_request_id
 
 log = logging.getLogger("millstream.server")
 
@@ -32,6 +34,8 @@ class RequestFrame:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
+        current_request_id.set(request_id.decode())
+        surface = surface_of(scope)
         status = 0
         began = time.perf_counter()
 
@@ -40,11 +44,13 @@ class RequestFrame:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+                if surface is not None:  # Anthropic's name for it
+                    message["headers"].append((b"request-id", request_id))
             await send(message)
 
         try:
             if self._lifecycle.draining and scope["method"] == "POST":
-                await error_response(shutting_down())(scope, receive, framed)
+                await error_response(shutting_down(), surface)(scope, receive, framed)
             else:
                 with self._lifecycle.request():
                     await self._app(scope, receive, framed)
@@ -58,7 +64,7 @@ class RequestFrame:
             log.exception("request %s failed", request_id.decode())
             if status:
                 raise  # the answer has begun: the connection must be cut
-            await error_response(internal_error())(scope, receive, framed)
+            await error_response(internal_error(), surface)(scope, receive, framed)
         finally:
             if self._access_log:
                 seconds = time.perf_counter() - began

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from millstream.server.store import StoreLimits
 from millstream.surfaces.sse import KEEP_ALIVE_SECONDS
 from millstream.surfaces.wire import Limits
 
@@ -17,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``health_seconds``: the engine must answer within. ``stuck_seconds``: an engine that has work and made no step for
     this long is not ready. ``drain_seconds``: open answers may finish within after a stop signal. ``allow_origins``:
     origins whose web pages may call the server (``*``: any). ``access_log``: one line per request.
+    ``store_path``: file of the stored answers; None keeps them in memory. ``store``: its bounds.
     """
 
     max_body_bytes: int = 32 * 1024 * 1024
@@ -31,3 +35,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allow_origins: tuple[str, ...] = ()
     access_log: bool = False
     limits: Limits = Limits()
+    store_path: Path | None = None
+    store: StoreLimits = StoreLimits()

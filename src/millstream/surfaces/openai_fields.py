@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from millstream.surfaces.fields import Field, field_table, markdown_table
+from millstream.surfaces.fields import Field, FieldTable, field_table, markdown_table
 
 
 def _honoured(name: str, note: str) -> Field:
@@ -150,11 +151,11 @@ PRINTED = {"chat-fields": CHAT_FIELDS, "completion-fields": COMPLETION_FIELDS}
 """Where docs/api.md holds which table: between `<!-- name -->` and `<!-- end -->`."""
 
 
-def main(path: str) -> None:
+def main(path: str, printed: Mapping[str, FieldTable] = PRINTED) -> None:
     """Print the tables into a page."""
     page = Path(path)
     text = page.read_text(encoding="utf-8")
-    for mark, table in PRINTED.items():
+    for mark, table in printed.items():
         begin, end = f"<!-- {mark} -->\n", "<!-- end -->"
         head, rest = text.split(begin)
         text = head + begin + markdown_table(table) + end + rest.partition(end)[2]
@@ -162,4 +163,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

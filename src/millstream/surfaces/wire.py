@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Protocol
 
 import msgspec
@@ -10,6 +11,9 @@ from millstream.ir.deltas import Delta
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import Answer
 from millstream.ir.request import Request
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Id of the HTTP request that is being answered, for the formats that repeat it in their envelopes."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +32,7 @@ class WireOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ``usage``: a closing usage chunk; ``running_usage``: usage so far in every chunk. ``token_ids`` and ``logprobs``:
     the caller asked for them (deltas may carry more than was asked for, as a surface may need it itself).
+    ``hide_reasoning``: reasoning is told by its signature only.
     """
 
     model: str = ""
@@ -37,13 +42,15 @@ class WireOptions(msgspec.Struct, frozen=True, kw_only=True):
     running_usage: bool = False
     token_ids: bool = False
     logprobs: bool = False
+    hide_reasoning: bool = False
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A decoded HTTP body: what to answer, and how to write it."""
+    """A decoded HTTP body: what to answer, and how to write it. ``warnings``: what of it was left out, and why."""
 
     request: Request
     options: WireOptions
+    warnings: tuple[str, ...] = ()
 
 
 class StreamEncoder(Protocol):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from parsing.driver import TOOLS, Call, Item, Thought, assert_same_however_cut, fold, run
 
 from millstream.parsing.events import Piece
 from millstream.parsing.reasoning.format import FORMATS, THINK
 from millstream.parsing.registry import create_parser, detect_reasoning_format
+from parsing.driver import TOOLS, Call, Item, Thought, assert_same_however_cut, fold, run
 
 TAGGED = [format for format in FORMATS.values() if format.open]
 

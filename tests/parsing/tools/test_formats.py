@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from parsing.driver import TOOLS, Call, Case, Thought, assert_same_however_cut, fold, run, with_special
-from parsing.tools.corpus import CASES
 
 from millstream.parsing.events import CallArgs, CallEnd, CallStart, Event, Piece, Span
 from millstream.parsing.registry import TOOL_FORMATS, create_parser
 from millstream.parsing.scan.machine import joined
+from parsing.driver import TOOLS, Call, Case, Thought, assert_same_however_cut, fold, run, with_special
+from parsing.tools.corpus import CASES
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.format}: {case.name}")
 

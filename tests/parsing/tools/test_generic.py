@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from parsing.driver import TOOLS, Call, fold, run
-
 from millstream.ir.request import Message, ToolCall, ToolChoice
 from millstream.parsing.registry import create_parser
 from millstream.parsing.tools.generic import render_call, rewrite, system_prompt
+from parsing.driver import TOOLS, Call, fold, run
 
 
 def test_prompt_lists_the_tools_as_json() -> None:

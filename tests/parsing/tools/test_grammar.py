@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 
 import llguidance
 import pytest
-from parsing.driver import TOOLS, Call, fold, run, with_special
 
 from millstream.ir.request import Tool
 from millstream.parsing.registry import TOOL_FORMATS, create_parser
+from parsing.driver import TOOLS, Call, fold, run, with_special
 
 CONTROL = [
     *("<|tool_call|>", "<|/tool_call|>", "[TOOL_CALLS]", "[ARGS]"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.driver import TOOLS, Call, fold, run
 
 from millstream.parsing.events import CallArgs, CallEnd, CallStart, Event, Piece, Span
 from millstream.parsing.registry import TOOL_FORMATS, create_parser
+from parsing.driver import TOOLS, Call, fold, run
 
 FRAGMENTS = [
     *("<tool_call>", "</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>", "get_time", ">", "<"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from parsing.driver import TOOLS
 
 from millstream.parsing.reasoning.split import ReasoningSplit
 from millstream.parsing.registry import create_parser, detect_tool_format
 from millstream.parsing.scan.machine import Machine
+from parsing.driver import TOOLS
 
 # The telling lines of the families' templates.
 TEMPLATES = {

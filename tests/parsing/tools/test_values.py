@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.driver import Call, fold, run
 
 from millstream.ir.request import Tool
 from millstream.parsing.registry import create_parser
 from millstream.parsing.scan.json_text import StringDecoder
 from millstream.parsing.tools.shared.arguments import json_for, json_types
 from millstream.parsing.tools.shared.literals import atom_json
+from parsing.driver import Call, fold, run
 
 words = st.text(st.characters(codec="utf-8"), max_size=12)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words

@@ -1,0 +1,320 @@
+"""The body of a Responses request as an IR request.
+
+Two steps, as the conversation may begin in stored answers: `parse` reads the body and knows which stored things it
+needs, `build` puts the request together once they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from millstream.ir.errors import invalid
+from millstream.ir.request import ChatRequest, Message, Output, ResponseFormat
+from millstream.surfaces.openai_chat_request import TEMPLATE_NAMES
+from millstream.surfaces.openai_params import SharedBody, check_depth, decode_body, require_model, sampling
+from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
+from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
+from millstream.surfaces.responses.options import ResponsesOptions, echo_of
+from millstream.surfaces.responses.tools import (
+    SCHEMA_DEPTH,
+    ToolSet,
+    WireChoice,
+    WireTool,
+    read_choice,
+    read_tools,
+)
+from millstream.surfaces.wire import Call, Limits
+
+MAX_REFERENCES = 1024
+ECHO_DEPTH = SCHEMA_DEPTH + 16
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+SUMMARIES = ("auto", "concise", "detailed")
+_SAMPLING_NAMES = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "stop",
+)
+
+
+class WireTextFormat(msgspec.Struct, frozen=True):
+    type: str
+    name: str | None = None
+    schema: dict[str, Any] | bool | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class WireText(msgspec.Struct, frozen=True):
+    format: WireTextFormat | None = None
+    verbosity: str | None = None
+
+
+class WireReasoning(msgspec.Struct, frozen=True):
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The honoured fields as they are on the wire: null is absent."""
+
+    model: str | None = None
+    input: str | list[WireItem] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    tools: list[WireTool] | None = None
+    tool_choice: str | WireChoice | None = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: int | None = None
+    text: WireText | None = None
+    reasoning: WireReasoning | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    top_logprobs: int | None = None
+    include: list[str] | None = None
+    truncation: str | None = None
+    metadata: dict[str, str] | None = None
+    stream: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class _Echoed(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields that a response repeats as they were sent."""
+
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
+    user: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+
+
+class ParsedRequest(msgspec.Struct, frozen=True):
+    """A body that was read. ``references``: ids of stored items that it needs."""
+
+    wire: ResponsesBody
+    echoed: _Echoed
+    tools: ToolSet
+
+    @property
+    def previous_response_id(self) -> str | None:
+        """The stored answer that this one continues."""
+        return self.wire.previous_response_id or None
+
+    @property
+    def references(self) -> list[str]:
+        """Ids of the stored items that the input refers to."""
+        return references(self.wire.input)
+
+
+def parse(body: bytes) -> ParsedRequest:
+    """Read a body. Raises `ApiError` (400) with the path of the field at fault."""
+    wire = decode_body(body, ResponsesBody, RESPONSES_FIELDS)
+    require_model(wire.model)
+    if wire.input is None and not wire.previous_response_id:
+        raise invalid("input is required.", param="input", code="missing_required_parameter")
+    if wire.input == [] and not wire.previous_response_id:
+        raise invalid("input must not be empty.", param="input")
+    if len(references(wire.input)) > MAX_REFERENCES:
+        raise invalid(f"input: at most {MAX_REFERENCES} item references are allowed.", param="input")
+    return ParsedRequest(wire, _echoed(body), read_tools(wire.tools))
+
+
+def build(
+    parsed: ParsedRequest,
+    limits: Limits = Limits(),  # noqa: B008  (immutable)
+    *,
+    history: Sequence[Item] = (),
+    stored: Mapping[str, Item] | None = None,
+) -> Call:
+    """The call. ``history``: regular items of the answers that this one continues, oldest first; ``stored``: the items
+    that the input refers to, by id.
+
+    Raises:
+        ApiError: 400 with the path of the field at fault.
+    """
+    wire, tools = parsed.wire, parsed.tools
+    items = regular_items(wire.input, stored or {})
+    messages = [Message("system", wire.instructions)] if wire.instructions else []
+    messages += conversation([*history, *items], tools)
+    if not messages:
+        raise invalid("The input holds nothing that could be answered.", param="input")
+    logprobs = _logprobs(wire, limits)
+    effort = wire.reasoning.effort if wire.reasoning else None
+    request = ChatRequest(
+        model=require_model(wire.model),
+        messages=tuple(messages),
+        tools=tools.tools,
+        tool_choice=read_choice(wire.tool_choice, tools),
+        parallel_tool_calls=wire.parallel_tool_calls is not False,
+        response_format=_response_format(wire.text),
+        reasoning_effort=_one_of("reasoning.effort", effort, EFFORTS),
+        template_kwargs=_template_kwargs(wire, effort, limits),
+        sampling=sampling(
+            SharedBody(**{name: getattr(wire, name) for name in _SAMPLING_NAMES}),
+            limits,
+            max_tokens=wire.max_output_tokens,
+            max_name="max_output_tokens",
+        ),
+        output=Output(logprobs=logprobs),
+    )
+    return Call(request, _options(parsed, request, items))
+
+
+def _echoed(body: bytes) -> _Echoed:
+    """What is repeated must be possible to write, so its depth is bounded."""
+    try:
+        echoed = msgspec.json.decode(body, type=_Echoed)
+    except RecursionError:
+        raise invalid("The request body is nested too deeply.", code="invalid_json") from None
+    for name in echoed.__struct_fields__:
+        check_depth(name, getattr(echoed, name), ECHO_DEPTH)
+    return echoed
+
+
+def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> ResponsesOptions:
+    wire = parsed.wire
+    summary = None
+    if wire.reasoning is not None:
+        summary = wire.reasoning.summary or wire.reasoning.generate_summary
+    _one_of("reasoning.summary", summary, SUMMARIES)
+    if wire.max_tool_calls is not None and wire.max_tool_calls < 1:
+        raise invalid("max_tool_calls must be at least 1.", param="max_tool_calls")
+    truncation = _one_of("truncation", wire.truncation, ("auto", "disabled"))
+    if wire.text is not None:
+        _one_of("text.verbosity", wire.text.verbosity, ("low", "medium", "high"))
+    warnings = []
+    if parsed.tools.ignored:
+        warnings.append(f"hosted tools are not run here and were left out: {', '.join(parsed.tools.ignored)}")
+    if dropped := left_out(wire.input):
+        warnings.append(f"items of hosted tools were left out: {', '.join(dropped)}")
+    return ResponsesOptions(
+        model=request.model,
+        stream=bool(wire.stream),
+        usage=True,
+        logprobs=request.output.logprobs is not None,
+        echo=_echo(parsed, request, summary),
+        names=parsed.tools.names,
+        summary=summary is not None,
+        sealed="reasoning.encrypted_content" in (wire.include or ()),
+        store=wire.store is not False,
+        previous=parsed.previous_response_id,
+        input_items=tuple(items),
+        truncate=truncation == "auto",
+        warnings=tuple(warnings),
+    )
+
+
+def _echo(parsed: ParsedRequest, request: ChatRequest, summary: str | None) -> dict[str, Any]:
+    wire, echoed = parsed.wire, parsed.echoed
+    form: Any = {"type": "text"}
+    if wire.text is not None and wire.text.format is not None:
+        form = {name: value for name, value in msgspec.to_builtins(wire.text.format).items() if value is not None}
+    return echo_of(
+        {
+            "instructions": wire.instructions,
+            "metadata": _metadata(wire.metadata),
+            "parallel_tool_calls": request.parallel_tool_calls,
+            "temperature": request.sampling.temperature,
+            "tool_choice": echoed.tool_choice,
+            "tools": [_echoed_tool(tool) for tool in echoed.tools or ()],
+            "top_p": request.sampling.top_p,
+            "max_output_tokens": wire.max_output_tokens,
+            "max_tool_calls": wire.max_tool_calls,
+            "previous_response_id": parsed.previous_response_id,
+            "reasoning": {"effort": request.reasoning_effort, "summary": summary},
+            "text": {"format": form, **_verbosity(wire.text)},
+            "top_logprobs": request.output.logprobs,
+            "truncation": wire.truncation,
+            "prompt_cache_key": echoed.prompt_cache_key,
+            "safety_identifier": echoed.safety_identifier,
+            "user": echoed.user,
+        }
+    )
+
+
+def _echoed_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    # The SDK's type has these keys for every function.
+    return {"parameters": None, "strict": None, **tool} if tool.get("type") == "function" else tool
+
+
+def _verbosity(text: WireText | None) -> dict[str, str]:
+    return {"verbosity": text.verbosity} if text is not None and text.verbosity is not None else {}
+
+
+def _logprobs(wire: ResponsesBody, limits: Limits) -> int | None:
+    for position, name in enumerate(wire.include or ()):
+        if name not in INCLUDABLE:
+            raise invalid(f"include[{position}]: {name[:64]!r} is not known.", param=f"include[{position}]")
+    top = wire.top_logprobs or 0
+    if not 0 <= top <= limits.top_logprobs:
+        raise invalid(f"top_logprobs must be between 0 and {limits.top_logprobs}.", param="top_logprobs")
+    return top if top or "message.output_text.logprobs" in (wire.include or ()) else None
+
+
+def _response_format(text: WireText | None) -> ResponseFormat:
+    form = text.format if text is not None else None
+    if form is None or form.type == "text":
+        return ResponseFormat()
+    if form.type == "json_object":
+        return ResponseFormat("json_object")
+    if form.type != "json_schema":
+        raise invalid(
+            f"text.format.type must be text, json_object or json_schema, got {form.type[:64]!r}.",
+            param="text.format.type",
+        )
+    for name in ("name", "schema"):
+        if getattr(form, name) is None:
+            path = f"text.format.{name}"
+            raise invalid(f"{path} is required.", param=path, code="missing_required_parameter")
+    check_depth("text.format.schema", form.schema, SCHEMA_DEPTH)
+    return ResponseFormat("json_schema", form.schema, name=form.name, strict=form.strict)
+
+
+def _template_kwargs(wire: ResponsesBody, effort: str | None, limits: Limits) -> dict[str, Any]:
+    kwargs = dict(wire.chat_template_kwargs or {})
+    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
+    for name in kwargs:
+        if name in TEMPLATE_NAMES:
+            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
+    if effort is not None:
+        kwargs.setdefault("reasoning_effort", effort)
+        if effort == "none":
+            kwargs.setdefault("enable_thinking", False)
+    return kwargs
+
+
+def _metadata(wire: dict[str, str] | None) -> dict[str, str] | None:
+    if wire is None:
+        return None
+    if len(wire) > 16:
+        raise invalid(f"metadata: at most 16 pairs are allowed, got {len(wire)}.", param="metadata")
+    for key, value in wire.items():
+        if len(key) > 64:
+            raise invalid("metadata: keys have at most 64 characters.", param="metadata")
+        if len(value) > 512:
+            raise invalid(f"metadata.{key}: values have at most 512 characters.", param=f"metadata.{key}")
+    return wire
+
+
+def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> str | None:
+    if value is not None and value not in known:
+        raise invalid(f"{name} must be one of {', '.join(known)}, got {value[:64]!r}.", param=name)
+    return value

@@ -1,0 +1,91 @@
+"""`truncation: auto`: what is left out, and that no more is than must be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.ir.errors import ApiError, context_length_exceeded
+from millstream.ir.provider import DeltaStream
+from millstream.ir.request import ChatRequest, Message, Request, ToolCall
+from millstream.server.truncation import shorter, stream_truncated
+from support.provider import ScriptedProvider
+
+SYSTEM = Message("system", "s")
+
+
+class Small(ScriptedProvider):
+    """A model whose context holds ``room`` messages."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.open = 0
+
+    async def stream(self, request: Request) -> DeltaStream:
+        assert isinstance(request, ChatRequest)
+        if len(request.messages) > self.room:
+            raise context_length_exceeded(len(request.messages), self.room)
+        return await super().stream(request)
+
+
+def users(*texts: str) -> list[Message]:
+    return [message for text in texts for message in (Message("user", text), Message("assistant", text))]
+
+
+async def fitted(messages: list[Message], room: int) -> tuple[Message, ...]:
+    provider = Small(room)
+    stream = await stream_truncated(provider, ChatRequest(model="tiny", messages=tuple(messages)))
+    await stream.aclose()
+    request = provider.requests[-1]
+    assert isinstance(request, ChatRequest)
+    return request.messages
+
+
+async def test_what_fits_is_whole() -> None:
+    conversation = [SYSTEM, *users("a", "b"), Message("user", "c")]
+    assert await fitted(conversation, 6) == tuple(conversation)
+
+
+async def test_oldest_turns_go_first_and_system_stays() -> None:
+    conversation = [SYSTEM, *users("a", "b"), Message("user", "c")]
+    assert await fitted(conversation, 5) == (SYSTEM, *users("b"), Message("user", "c"))
+    assert await fitted(conversation, 3) == (SYSTEM, Message("user", "c"))
+
+
+async def test_what_cannot_fit_is_refused() -> None:
+    with pytest.raises(ApiError) as caught:
+        await fitted([SYSTEM, *users("a"), Message("user", "b")], 1)
+    assert caught.value.code == "context_length_exceeded"
+
+
+async def test_other_refusals_are_not_tried_again() -> None:
+    provider = Small(9)
+    provider.refuse = ApiError("full", status=429)
+    with pytest.raises(ApiError, match="full"):
+        await stream_truncated(provider, ChatRequest(model="tiny", messages=tuple(users("a", "b"))))
+    assert len(provider.requests) == 1
+
+
+def test_results_go_with_their_call() -> None:
+    call = Message("assistant", tool_calls=(ToolCall("c", "f", "{}"),))
+    result = Message("tool", "r", tool_call_id="c")
+    question = Message("user", "q")
+    cuts = shorter([question, call, result, call, result])
+    assert cuts == [(question, call, result)]
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=12))
+def test_cuts_only_ever_shrink(roles: list[str]) -> None:
+    messages = [Message(role, str(at)) for at, role in enumerate(roles)]  # type: ignore[arg-type]
+    cuts = [tuple(messages), *shorter(messages)]
+    for longer, cut in pairwise(cuts):
+        assert set(cut) < set(longer)
+        assert [message for message in longer if message in cut] == list(cut)
+    kept = set(cuts[-1])
+    assert {message for message in messages if message.role == "system"} <= kept
+    asked = [message for message in messages if message.role == "user"]
+    assert set(asked[-1:]) <= kept
