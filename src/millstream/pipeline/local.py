@@ -85,6 +85,8 @@ class LocalProvider:
         context = self._engine.info.context_length
         if len(prompt.ids) >= context:
             raise context_length_exceeded(len(prompt.ids), context, param=_prompt_field(request))
+        if prompt.turn is not None and prompt.turn.grammar is not None:
+            await self._checker.check(prompt.turn.grammar)
         choices: list[_ChoiceStream] = []
         stop = StopStrings(request.sampling.stop)
         try:
@@ -99,7 +101,7 @@ class LocalProvider:
     async def render(self, request: ChatRequest) -> str:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(request.model)
-        return (await self._turn(request)).prompt
+        return self._turn(request).prompt
 
     async def prompt_tokens(self, request: ChatRequest) -> list[int]:
         """See `millstream.ir.provider.PromptTools`."""
@@ -139,7 +141,7 @@ class LocalProvider:
     async def _prompt(self, request: Request) -> _Prompt:
         turn = None
         if isinstance(request, ChatRequest):
-            turn = await self._turn(request)
+            turn = self._turn(request)
             ids = await self._encode(turn.prompt)
         elif isinstance(request.prompt, str):
             ids = await self._encode(request.prompt)
@@ -154,15 +156,12 @@ class LocalProvider:
             )
         return _Prompt(ids, turn)
 
-    async def _turn(self, request: ChatRequest) -> Turn:
+    def _turn(self, request: ChatRequest) -> Turn:
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        turn = self._dialect.turn(request)
-        if turn.grammar is not None:
-            await self._checker.check(turn.grammar)
-        return turn
+        return self._dialect.turn(request)
 
     async def _encode(self, text: str, *, add_bos: bool = True) -> list[int]:
         try:
