@@ -115,6 +115,18 @@ def test_one_call_at_a_time_if_asked() -> None:
     assert single.usage.completion_tokens < len(PlainTokenizer().encode(CALL)) + 2
 
 
+def test_the_sequence_is_aborted_at_the_end_of_its_only_call() -> None:
+    playing = engine([*PlainTokenizer().encode(CALL + CALL), EOS], context_length=10_000)
+    provider = LocalProvider(playing, tokenizer=PlainTokenizer(), template=JinjaChatTemplate(HERMES))
+
+    async def work() -> None:
+        await collect(await provider.stream(request(WEATHER, parallel_tool_calls=False, n=2)))
+
+    run(work())
+    assert sorted(playing.aborted) == sorted(asked.id for asked in playing.requests)
+    assert playing.generated < 2 * len(PlainTokenizer().encode(CALL)) + 2
+
+
 @pytest.mark.parametrize(
     ("kwargs", "text", "blocks"),
     [

@@ -87,6 +87,8 @@ class LocalProvider:
         context = self._engine.info.context_length
         if len(prompt.ids) >= context:
             raise context_length_exceeded(len(prompt.ids), context, param="messages")
+        if prompt.turn.grammar is not None:
+            await self._checker.check(prompt.turn.grammar)
         choices: list[ChoiceStream] = []
         stop = StopStrings(request.sampling.stop)
         try:
@@ -103,7 +105,7 @@ class LocalProvider:
     async def render(self, request: ChatRequest) -> str:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(request.model)
-        return (await self._turn(request)).prompt
+        return self._turn(request).prompt
 
     async def prompt_tokens(self, request: ChatRequest) -> list[int]:
         """See `millstream.ir.provider.PromptTools`."""
@@ -143,7 +145,7 @@ class LocalProvider:
         )
 
     async def _prompt(self, request: ChatRequest) -> _Prompt:
-        turn = await self._turn(request)
+        turn = self._turn(request)
         ids = await self._encode(turn.prompt)
         if not ids and self._tokenizer.bos_id is not None:
             ids = [self._tokenizer.bos_id]
@@ -151,15 +153,12 @@ class LocalProvider:
             raise invalid("The prompt is empty, and this model has no token to begin a text with.", param="messages")
         return _Prompt(ids, turn)
 
-    async def _turn(self, request: ChatRequest) -> Turn:
+    def _turn(self, request: ChatRequest) -> Turn:
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        turn = self._dialect.turn(request)
-        if turn.grammar is not None:
-            await self._checker.check(turn.grammar)
-        return turn
+        return self._dialect.turn(request)
 
     async def _encode(self, text: str, *, add_bos: bool = True) -> list[int]:
         try:

@@ -106,7 +106,7 @@ CHAT_FIELDS = field_table(
         _honoured(
             "tool_choice",
             '`"none"`, `"auto"` (default), `"required"`, one function by name, or `allowed_tools`. A required call is '
-            "enforced by a grammar, with any model.",
+            "enforced by a grammar, with any model but those that write calls as gpt-oss does (refused there).",
         ),
         _honoured("parallel_tool_calls", "false: generation ends after the first call. Default true."),
         _honoured(
