@@ -32,6 +32,7 @@ from millstream.cli.options import (
     TopKOption,
     TopPOption,
 )
+from millstream.cli.selftest import selftest
 
 LogLevel = Literal["error", "warning", "info", "debug"]
 LEVELS = ", ".join(get_args(LogLevel))
@@ -242,3 +243,4 @@ def list_() -> None:
 
 app.command()(bench)
 app.command()(lint)
+app.command()(selftest)
