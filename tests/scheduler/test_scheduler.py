@@ -176,6 +176,16 @@ def test_a_request_that_finds_a_free_place_needs_no_queue() -> None:
     assert finished == ["length", "length"]
 
 
+def test_an_empty_queue_has_no_reason_to_wait() -> None:
+    engine = core(max_sequences=1)
+    engine.add(request("a", [1], max_tokens=9))
+    engine.add(request("b", [1]))
+    engine.step()
+    assert engine.stats().wait_reason == "max_sequences"
+    engine.abort("b")
+    assert engine.stats().wait_reason is None
+
+
 def test_refusals_reach_the_client_as_error_deltas() -> None:
     engine = core(kv_blocks=1)
     engine.add(request("a", range(20)))

@@ -151,7 +151,7 @@ class Scheduler:
         return EngineStats(
             running=len(self.running),
             waiting=len(self.waiting),
-            wait_reason=self.wait_reason,
+            wait_reason=self.wait_reason if self.waiting else None,
             kv_blocks_used=self.pool.used,
             kv_blocks_total=self.pool.count,
             steps=self._steps,
