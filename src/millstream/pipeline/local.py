@@ -177,7 +177,7 @@ class LocalProvider:
         identity = uuid.uuid4().hex
         eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
         grammar = prompt.turn.grammar if prompt.turn is not None else None
-        params = _params(sampling, request.output.logprobs)
+        params = _params(sampling, request.output.logprobs, self._engine.info.vocab_size)
         for choice in range(request.n):
             yield TokenRequest(
                 id=f"{identity}-{choice}",
@@ -228,11 +228,11 @@ def _prompt_field(request: Request) -> str:
     return "messages" if isinstance(request, ChatRequest) else "prompt"
 
 
-def _params(sampling: Sampling, logprobs: int | None) -> SamplingParams:
+def _params(sampling: Sampling, logprobs: int | None, vocab_size: int) -> SamplingParams:
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & (1 << 64) - 1
     return SamplingParams(
         temperature=sampling.temperature,
-        top_k=sampling.top_k,
+        top_k=min(sampling.top_k, vocab_size),
         top_p=sampling.top_p,
         min_p=sampling.min_p,
         repetition_penalty=sampling.repetition_penalty,
