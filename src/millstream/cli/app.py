@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.lint import lint
 from millstream.cli.options import (
     MODEL_HELP,
     ContextOption,
@@ -19,6 +20,7 @@ from millstream.cli.options import (
     ModelOption,
     NoFetchOption,
     ReasoningFormatOption,
+    RefusalsOption,
     RepetitionOption,
     SeedOption,
     StatsOption,
@@ -93,6 +95,7 @@ def serve(
     ] = False,
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
+    refusals: RefusalsOption = "off",
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
@@ -117,7 +120,7 @@ def serve(
             log_level=log_level,
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
-            formats=Formats(tools=tool_format, reasoning=reasoning_format),
+            formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,
@@ -238,3 +241,4 @@ def list_() -> None:
 
 
 app.command()(bench)
+app.command()(lint)

@@ -56,7 +56,7 @@ class AnswerRoute:
             self._metrics.request(self._surface.NAME, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
+        stream = self._metrics.measured(source, self._surface.NAME, call.request.choices, since)
         if call.options.stream:
             response = sse_response(
                 stream,

@@ -57,6 +57,7 @@ class InfoRoutes:
             "models": "/v1/models",
             "health": "/health",
             "metrics": "/metrics",
+            "docs": "/docs",
         }
         return _json({"name": "millstream", "version": __version__, "paths": paths})
 
