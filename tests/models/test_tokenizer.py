@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,16 @@ def test_real_special_tokens() -> None:
     assert gemma.encode("Hi", add_bos=True)[0] == 2
     assert gemma.encode("<bos>Hi", add_bos=True).count(2) == 1
     assert smollm2.encode("Hi", add_bos=True) == smollm2.encode("Hi")
+
+
+def test_other_threads_run_during_a_long_text(bpe: GGUFTokenizer) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        encoding = pool.submit(bpe.encode, "a" * 1_000_000)
+        turns = 0
+        while not encoding.done():
+            time.sleep(0.001)
+            turns += 1
+    assert turns > 5
 
 
 def test_lone_surrogates_become_replacement_characters(bpe: GGUFTokenizer) -> None:

@@ -132,6 +132,12 @@ async def _read(provider: LocalProvider, request: Request) -> list[Delta]:
     return [delta async for delta in await provider.stream(request)]
 
 
+def test_a_top_k_beyond_the_vocabulary_takes_all_of_it() -> None:
+    playing = engine([EOS])
+    run(_read(provider(playing), ask(top_k=10**12)))
+    assert playing.requests[0].sampling.top_k == VOCAB_SIZE
+
+
 def test_seeds_are_drawn_when_none_is_given() -> None:
     playing = engine([EOS])
     for _ in range(2):

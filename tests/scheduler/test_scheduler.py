@@ -159,11 +159,31 @@ def test_what_can_never_fit_is_refused() -> None:
 
 
 def test_the_queue_is_bounded() -> None:
-    scheduler = core(max_waiting=2).scheduler
+    scheduler = core(max_sequences=1, max_waiting=1).scheduler
     scheduler.add(request("a", [1]))
     scheduler.add(request("b", [1]))
     with pytest.raises(QueueFull):
         scheduler.add(request("c", [1]))
+
+
+def test_a_request_that_finds_a_free_place_needs_no_queue() -> None:
+    engine = core(max_sequences=2, max_waiting=0)
+    engine.add(request("a", [1]))
+    engine.add(request("b", [1]))
+    with pytest.raises(QueueFull):
+        engine.scheduler.add(request("c", [1]))
+    finished = [deltas[-1].finish for deltas in drain(engine).values()]
+    assert finished == ["length", "length"]
+
+
+def test_an_empty_queue_has_no_reason_to_wait() -> None:
+    engine = core(max_sequences=1)
+    engine.add(request("a", [1], max_tokens=9))
+    engine.add(request("b", [1]))
+    engine.step()
+    assert engine.stats().wait_reason == "max_sequences"
+    engine.abort("b")
+    assert engine.stats().wait_reason is None
 
 
 def test_refusals_reach_the_client_as_error_deltas() -> None:

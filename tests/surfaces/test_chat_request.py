@@ -233,6 +233,8 @@ def test_messages() -> None:
         ({"stop": ""}, "stop", "must not be empty"),
         ({"stop": ["a", ""]}, "stop", "must not be empty"),
         ({"stop": ["a"] * 17}, "stop", "at most 16"),
+        ({"stop": "a" * 4097}, "stop", "at most 4096 characters"),
+        ({"stop": ["a" * 4096, "b"]}, "stop", "at most 4096 characters"),
         ({"stop": ["a", 3]}, "stop[1]", "expected str, got int"),
         ({"stop": 3}, "stop", "expected str"),
         ({"stop_token_ids": [1, -1]}, "stop_token_ids[1]", "must be a token id"),

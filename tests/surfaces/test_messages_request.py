@@ -247,6 +247,7 @@ def test_calls_need_their_members(block: dict[str, Any], path: str) -> None:
         ({"top_k": -2}, "top_k"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
+        ({"stop_sequences": ["x" * 4096, "y"]}, "stop_sequences"),
         ({"stop_sequences": "x"}, "stop_sequences"),
         ({"system": [{"type": "image"}]}, "system[0]"),
         ({"thinking": {"type": "loud"}}, "thinking.type"),

@@ -75,10 +75,10 @@ class GGUFTokenizer:
         """
         tokenizer = self._marked if parse_special else self._plain
         try:
-            ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+            ids = _ids(tokenizer, text)
         except (TypeError, UnicodeEncodeError):  # lone surrogates, as JSON escapes can write them
             whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            ids = tokenizer.encode(whole, add_special_tokens=False).ids
+            ids = _ids(tokenizer, whole)
         if add_bos and self._add_bos and self._bos_id is not None and ids[:1] != [self._bos_id]:
             ids.insert(0, self._bos_id)
         return ids
@@ -90,6 +90,13 @@ class GGUFTokenizer:
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control token (or one without meaning), never part of visible text."""
         return self._bytes.is_hidden(token_id)
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    # A batch of one, because only batches let other threads run meanwhile.
+    (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    ids: list[int] = encoding.ids
+    return ids
 
 
 def _pre_tokenizer_rule(file: GGUFFile) -> PreTokenizer:

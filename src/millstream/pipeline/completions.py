@@ -156,7 +156,7 @@ class Completer:
         identity = uuid.uuid4().hex
         room = self._engine.info.context_length - len(prompt.ids)
         ends = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids | prompt.stop_ids
-        params = sampling_params(sampling, output.logprobs)
+        params = sampling_params(sampling, output.logprobs, self._engine.info.vocab_size)
         return [
             TokenRequest(
                 id=f"{identity}-{choice}",

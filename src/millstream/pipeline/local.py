@@ -174,7 +174,7 @@ class LocalProvider:
         identity = uuid.uuid4().hex
         eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
         grammar = prompt.turn.grammar
-        params = sampling_params(sampling, request.output.logprobs)
+        params = sampling_params(sampling, request.output.logprobs, self._engine.info.vocab_size)
         for choice in range(request.n):
             yield TokenRequest(
                 id=f"{identity}-{choice}",

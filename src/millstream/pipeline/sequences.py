@@ -53,12 +53,12 @@ class ChoiceStream:
             await self._tokens.aclose()
 
 
-def sampling_params(sampling: Sampling, logprobs: int | None) -> SamplingParams:
+def sampling_params(sampling: Sampling, logprobs: int | None, vocab_size: int) -> SamplingParams:
     """Sampling as the engine reads it; a seed is drawn if there is none."""
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & (1 << 64) - 1
     return SamplingParams(
         temperature=sampling.temperature,
-        top_k=sampling.top_k,
+        top_k=min(sampling.top_k, vocab_size),
         top_p=sampling.top_p,
         min_p=sampling.min_p,
         repetition_penalty=sampling.repetition_penalty,

@@ -70,7 +70,7 @@ class Scheduler:
 
         Raises:
             ValueError: it can never fit, or has nothing to run.
-            QueueFull: the queue is full.
+            QueueFull: every place in the batch and in the queue is taken.
         """
         longest = len(request.prompt) + request.max_tokens
         capacity = self.config.kv_blocks * self.config.block_size
@@ -78,7 +78,7 @@ class Scheduler:
             raise ValueError("a request needs at least one prompt token and one token to generate")
         if longest > capacity:
             raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
-        if len(self.waiting) >= self.config.max_waiting:
+        if len(self.running) + len(self.waiting) >= self.config.max_sequences + self.config.max_waiting:
             raise QueueFull
         self._arrivals += 1
         insort(self.waiting, Sequence(request, self._arrivals, constraint), key=_rank)
@@ -151,7 +151,7 @@ class Scheduler:
         return EngineStats(
             running=len(self.running),
             waiting=len(self.waiting),
-            wait_reason=self.wait_reason,
+            wait_reason=self.wait_reason if self.waiting else None,
             kv_blocks_used=self.pool.used,
             kv_blocks_total=self.pool.count,
             steps=self._steps,

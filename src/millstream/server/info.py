@@ -52,6 +52,7 @@ class InfoRoutes:
 
         paths = {
             "chat": "/v1/chat/completions",
+            "completions": "/v1/completions",
             "responses": "/v1/responses",
             "messages": "/v1/messages",
             "models": "/v1/models",

@@ -39,7 +39,7 @@ MESSAGES_FIELDS = field_table(
             "A string or text blocks, joined with an empty line. Lines `x-anthropic-…` at the beginning of a block, "
             "which differ from request to request, are left out, so that the prefix cache holds.",
         ),
-        _honoured("stop_sequences", "Up to 16 strings; the one that ended the answer is told."),
+        _honoured("stop_sequences", "Up to 16 strings, 4096 characters in all; the one that ended the answer is told."),
         _honoured("temperature", "0 to 1, default 1; 0 is greedy."),
         _honoured("top_p", "Above 0, up to 1; default 1."),
         _honoured("top_k", "0 (default): off."),

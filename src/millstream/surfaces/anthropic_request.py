@@ -11,7 +11,7 @@ from millstream.ir.request import ChatRequest, Message, ResponseFormat, Sampling
 from millstream.surfaces.anthropic_conversation import WireBlock, WireMessage, conversation, system_message
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_tools import Toolbox, WireTool, WireToolChoice
-from millstream.surfaces.openai_params import SharedBody, decode_body, require_model, sampling
+from millstream.surfaces.openai_params import SharedBody, decode_body, require_model, sampling, stop_strings
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
@@ -111,12 +111,7 @@ def _sampling(wire: MessagesBody, limits: Limits) -> Sampling:
         raise invalid(f"temperature must be between 0 and 1, got {temperature}.", param="temperature")
     shared = SharedBody(temperature=temperature, top_p=wire.top_p, top_k=wire.top_k)
     drawn = sampling(shared, limits, max_tokens=wire.max_tokens)
-    stops = tuple(wire.stop_sequences or ())
-    if len(stops) > limits.stop_strings:
-        limit = f"at most {limits.stop_strings} strings are allowed, got {len(stops)}"
-        raise invalid(f"stop_sequences: {limit}.", param="stop_sequences")
-    if "" in stops:
-        raise invalid("stop_sequences: strings must not be empty.", param="stop_sequences")
+    stops = stop_strings("stop_sequences", wire.stop_sequences, limits)
     return msgspec.structs.replace(drawn, stop=stops)
 
 

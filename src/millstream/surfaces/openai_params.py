@@ -143,9 +143,23 @@ def sampling(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),
-        stop=_stop(body.stop, limits),
+        stop=stop_strings("stop", body.stop, limits),
         stop_token_ids=token_ids("stop_token_ids", body.stop_token_ids or ()),
     )
+
+
+def stop_strings(name: str, wire: str | list[str] | None, limits: Limits) -> tuple[str, ...]:
+    """The stop strings of a request, within the operator's bounds: matching them takes memory for each character."""
+    stops = () if wire is None else (wire,) if isinstance(wire, str) else tuple(wire)
+    if len(stops) > limits.stop_strings:
+        raise invalid(f"{name}: at most {limits.stop_strings} strings are allowed, got {len(stops)}.", param=name)
+    if "" in stops:
+        raise invalid(f"{name}: strings must not be empty.", param=name)
+    if (length := sum(map(len, stops))) > limits.stop_characters:
+        raise invalid(
+            f"{name}: at most {limits.stop_characters} characters are allowed in all, got {length}.", param=name
+        )
+    return stops
 
 
 def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
@@ -205,15 +219,6 @@ def _logit_bias(wire: dict[str, float]) -> dict[int, float]:
             )
         bias[int(key)] = value
     return bias
-
-
-def _stop(wire: str | list[str] | None, limits: Limits) -> tuple[str, ...]:
-    stops = () if wire is None else (wire,) if isinstance(wire, str) else tuple(wire)
-    if len(stops) > limits.stop_strings:
-        raise invalid(f"stop: at most {limits.stop_strings} strings are allowed, got {len(stops)}.", param="stop")
-    if "" in stops:
-        raise invalid("stop: strings must not be empty.", param="stop")
-    return stops
 
 
 def _shown(value: float) -> str:

@@ -22,6 +22,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     choices: int = 128
     sequences: int = 128
     stop_strings: int = 16
+    stop_characters: int = 4096
     top_logprobs: int = 20
     json_depth: int = 32
     tools: int = 1024

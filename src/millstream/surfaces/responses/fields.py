@@ -46,7 +46,7 @@ _SAMPLING = (
     _honoured("presence_penalty", "-2 to 2, default 0; over the output."),
     _honoured("frequency_penalty", "-2 to 2, default 0; over the output."),
     _honoured("seed", "A signed 64-bit integer. The same seed gives the same tokens."),
-    _honoured("stop", "A string or up to 16 of them; none is ever part of the text."),
+    _honoured("stop", "A string or up to 16 of them, 4096 characters in all; none is ever part of the text."),
 )
 
 RESPONSES_FIELDS = field_table(
