@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import msgspec
 
 from millstream.engine.protocol import EngineInfo, TokenRequest
-from millstream.engine.scripted import ScriptedEngine, script
+from millstream.engine.scripted import ScriptedEngine, Step, script
 from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning, Start
 from millstream.ir.fold import Answer, fold
 from millstream.ir.request import ChatRequest, CompletionRequest, Message, Output, Request, Sampling, Tool
@@ -48,18 +48,19 @@ class Player:
 
     def __init__(self, assets: ModelAssets, info: EngineInfo) -> None:
         self._assets = assets
-        self._info = info
+        self._tokens: Sequence[int] = ()
+        self._cuts: Sequence[int] | None = None
+        engine = ScriptedEngine(self._plan, info=info)
+        # One provider for all: it reads a vocabulary once.
+        self._provider = LocalProvider(engine, tokenizer=assets.tokenizer, template=assets.template, name=assets.name)
 
     async def deltas(self, request: Request, tokens: Sequence[int], cuts: Sequence[int] | None) -> list[Delta]:
         """The answer whose engine steps begin at ``cuts`` (None: one token a step)."""
+        self._tokens, self._cuts = tokens, cuts
+        return [delta async for delta in await self._provider.stream(request)]
 
-        def plan(asked: TokenRequest) -> list[object]:
-            return list(script(asked, tokens, cuts=cuts, then="length"))
-
-        engine = ScriptedEngine(plan, info=self._info)  # type: ignore[arg-type]
-        assets = self._assets
-        provider = LocalProvider(engine, tokenizer=assets.tokenizer, template=assets.template, name=assets.name)
-        return [delta async for delta in await provider.stream(request)]
+    def _plan(self, asked: TokenRequest) -> Iterable[Step]:
+        return script(asked, self._tokens, cuts=self._cuts, then="length")
 
     def chat(self, **sampling: object) -> ChatRequest:
         """A question that offers a tool."""
