@@ -7,7 +7,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from millstream.engine.protocol import SamplingParams, TokenEngine, TokenRequest, TokenStream
@@ -17,6 +17,7 @@ from millstream.ir.errors import context_length_exceeded, invalid, model_not_fou
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream, ModelCard
 from millstream.ir.request import ChatRequest, CompletionRequest, Request, Sampling
+from millstream.ir.threads import beside
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
@@ -26,7 +27,16 @@ from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.dialect import Dialect, Turn
 
 LONG_TEXT = 32_768
-"""Characters beyond which a prompt is tokenised in a thread, so that it does not stall the streams of others."""
+"""Characters from which a prompt is made beside the event loop, so that it does not stall the streams of others."""
+
+LONG_CONVERSATION = 64
+"""Messages from which, for the same reason, a conversation is rendered there."""
+
+LONG_LIST = 16_384
+"""Token ids from which a list is turned to text there."""
+
+SHRINKING = 4
+"""A tokenizer's normaliser (NFC) makes no text shorter than this part of its bytes."""
 
 
 class _Prompt(NamedTuple):
@@ -66,6 +76,7 @@ class LocalProvider:
         )
         self._checker = GrammarChecker(self._dialect.control_tokens.values() if self._dialect is not None else ())
         self._table = TokenTable(tokenizer)
+        self._longest: int | None = None
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
 
@@ -80,9 +91,9 @@ class LocalProvider:
                 context, parameters that contradict each other; whatever the engine refuses.
         """
         self._check_model(request.model)
-        _check(request, self._engine.info.vocab_size)
-        prompt = await self._prompt(request)
+        _check(request, self._engine.info.vocab_size, self._tokenizer.eos_ids)
         context = self._engine.info.context_length
+        prompt = await self._prompt(request, context)
         if len(prompt.ids) >= context:
             raise context_length_exceeded(len(prompt.ids), context, param=_prompt_field(request))
         if prompt.turn is not None and prompt.turn.grammar is not None:
@@ -101,7 +112,7 @@ class LocalProvider:
     async def render(self, request: ChatRequest) -> str:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(request.model)
-        return self._turn(request).prompt
+        return (await self._turn(request)).prompt
 
     async def prompt_tokens(self, request: ChatRequest) -> list[int]:
         """See `millstream.ir.provider.PromptTools`."""
@@ -117,6 +128,11 @@ class LocalProvider:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(model)
         _check_ids(tokens, self._engine.info.vocab_size, "tokens")
+        if len(tokens) < LONG_LIST:
+            return self._text(tokens)
+        return await beside(self._text, tokens)
+
+    def _text(self, tokens: Sequence[int]) -> str:
         return b"".join(map(self._tokenizer.token_bytes, tokens)).decode(errors="replace")
 
     def _check_model(self, model: str | None) -> None:
@@ -138,14 +154,17 @@ class LocalProvider:
             call_id=self._dialect.new_call_id if self._dialect is not None else new_call_id,
         )
 
-    async def _prompt(self, request: Request) -> _Prompt:
+    async def _prompt(self, request: Request, context: int | None = None) -> _Prompt:
+        """The prompt; ``context``: what is certain not to fit this many tokens is refused before it is tokenised."""
         turn = None
         if isinstance(request, ChatRequest):
-            turn = self._turn(request)
-            ids = await self._encode(turn.prompt)
+            turn = await self._turn(request)
+            ids = await self._encode(turn.prompt, context=context, param="messages")
         elif isinstance(request.prompt, str):
-            ids = await self._encode(request.prompt)
+            ids = await self._encode(request.prompt, context=context, param="prompt")
         else:
+            if context is not None and len(request.prompt) >= context:
+                raise context_length_exceeded(len(request.prompt), context, param="prompt")
             ids = list(request.prompt)
             _check_ids(ids, self._engine.info.vocab_size, "prompt")
         if not ids and self._tokenizer.bos_id is not None:
@@ -156,20 +175,37 @@ class LocalProvider:
             )
         return _Prompt(ids, turn)
 
-    def _turn(self, request: ChatRequest) -> Turn:
+    async def _turn(self, request: ChatRequest) -> Turn:
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
+        if _is_long(request):
+            return await beside(self._dialect.turn, request)
         return self._dialect.turn(request)
 
-    async def _encode(self, text: str, *, add_bos: bool = True) -> list[int]:
+    async def _encode(
+        self, text: str, *, add_bos: bool = True, context: int | None = None, param: str = "prompt"
+    ) -> list[int]:
         try:
             if len(text) < LONG_TEXT:
                 return self._tokenizer.encode(text, add_bos=add_bos)
-            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=add_bos)
+            if context is not None:
+                least = len(text) // (SHRINKING * await self._longest_token())
+                if least >= context:
+                    raise context_length_exceeded(least, context, param=param, at_least=True)
+            return await beside(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
+
+    async def _longest_token(self) -> int:
+        """Bytes of the longest token; looked for when the first long text comes."""
+        if self._longest is None:
+            tokenizer = self._tokenizer
+            self._longest = await beside(
+                lambda: max(len(tokenizer.token_bytes(token_id)) for token_id in range(tokenizer.vocab_size))
+            )
+        return self._longest
 
     def _sequences(self, request: Request, prompt: _Prompt, room: int) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""
@@ -244,7 +280,7 @@ def _params(sampling: Sampling, logprobs: int | None, vocab_size: int) -> Sampli
     )
 
 
-def _check(request: Request, vocab_size: int) -> None:
+def _check(request: Request, vocab_size: int, eos_ids: frozenset[int]) -> None:
     """Refuse what no engine could honour."""
     sampling = request.sampling
     if request.n < 1:
@@ -262,13 +298,25 @@ def _check(request: Request, vocab_size: int) -> None:
         raise invalid("A stop string must not be empty.", param="stop")
     _check_ids(sampling.logit_bias, vocab_size, "logit_bias")
     _check_ids(sampling.stop_token_ids, vocab_size, "stop_token_ids")
+    ends = set(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else eos_ids)
+    if sampling.min_tokens > 0 and len(ends) >= vocab_size:
+        raise invalid("stop_token_ids names every token, so none may come before min_tokens.", param="stop_token_ids")
     if isinstance(request, CompletionRequest) and request.echo:
         raise invalid("echo is not supported: send the request without it and prepend the prompt.", param="echo")
 
 
-def _check_ids(ids: Iterable[int], vocab_size: int, param: str) -> None:
-    for token_id in ids:
+def _check_ids(ids: Collection[int], vocab_size: int, param: str) -> None:
+    if not ids:
+        return
+    for token_id in (min(ids), max(ids)):
         if not 0 <= token_id < vocab_size:
             raise invalid(
                 f"{param} names token {token_id}, but the model's token ids are 0 to {vocab_size - 1}.", param=param
             )
+
+
+def _is_long(request: ChatRequest) -> bool:
+    """Whether to render a conversation takes a while."""
+    if len(request.messages) >= LONG_CONVERSATION or len(request.template_kwargs) >= LONG_CONVERSATION:
+        return True
+    return sum(len(message.content) for message in request.messages) >= LONG_TEXT or len(request.tools) >= 32
