@@ -144,7 +144,7 @@ def sampling(
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),
         stop=stop_strings("stop", body.stop, limits),
-        stop_token_ids=token_ids("stop_token_ids", body.stop_token_ids or ()),
+        stop_token_ids=_stop_token_ids(body.stop_token_ids or [], limits),
     )
 
 
@@ -160,6 +160,17 @@ def stop_strings(name: str, wire: str | list[str] | None, limits: Limits) -> tup
             f"{name}: at most {limits.stop_characters} characters are allowed in all, got {length}.", param=name
         )
     return stops
+
+
+def _stop_token_ids(ids: list[int], limits: Limits) -> tuple[int, ...]:
+    check_count("stop_token_ids", len(ids), limits.stop_token_ids)
+    return token_ids("stop_token_ids", ids)
+
+
+def check_count(name: str, count: int, limit: int) -> None:
+    """Refuse a list that is longer than ``limit``."""
+    if count > limit:
+        raise invalid(f"{name}: at most {limit} are allowed, got {count}.", param=name)
 
 
 def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
