@@ -6,12 +6,20 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, ResponseFormat, Sampling
 from millstream.surfaces.anthropic_conversation import WireBlock, WireMessage, conversation, system_message
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_tools import Toolbox, WireTool, WireToolChoice
-from millstream.surfaces.openai_params import SharedBody, decode_body, require_model, sampling, stop_strings
+from millstream.surfaces.openai_params import (
+    SharedBody,
+    decode_body,
+    require_model,
+    sampling,
+    stop_strings,
+    template_kwargs,
+)
+from millstream.surfaces.schemas import schema_format
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
@@ -60,8 +68,8 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     """
     wire = decode_body(body, MessagesBody, MESSAGES_FIELDS)
     if wire.max_tokens is None:
-        raise invalid("max_tokens is required.", param="max_tokens", code="missing_required_parameter")
-    call = _call(wire, _sampling(wire, limits))
+        raise missing("max_tokens")
+    call = _call(wire, _sampling(wire, limits), limits)
     if wire.messages and wire.messages[-1].role == "assistant":
         raise invalid(
             "messages: the last turn must not be the assistant's: an answer is always a new turn.",
@@ -77,15 +85,13 @@ def decode_count(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008 
     Raises:
         ApiError: 400 with the path of the field at fault.
     """
-    return _call(decode_body(body, MessagesBody, MESSAGES_FIELDS), Sampling())
+    return _call(decode_body(body, MessagesBody, MESSAGES_FIELDS), Sampling(), limits)
 
 
-def _call(wire: MessagesBody, sampling: Sampling) -> Call:
+def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
     if not wire.messages:
-        raise (
-            _missing("messages") if wire.messages is None else invalid("messages must not be empty.", param="messages")
-        )
-    tools = Toolbox(wire.tools)
+        raise missing("messages") if wire.messages is None else invalid("messages must not be empty.", param="messages")
+    tools = Toolbox(wire.tools, limits)
     turns: list[Message] = [*system_message(wire.system), *conversation(wire.messages, tools)]
     if not turns:
         raise invalid("messages must not be empty.", param="messages")
@@ -96,8 +102,8 @@ def _call(wire: MessagesBody, sampling: Sampling) -> Call:
         tools=tools.tools(choice),
         tool_choice=choice,
         parallel_tool_calls=parallel,
-        response_format=_response_format(wire),
-        template_kwargs=_template_kwargs(wire),
+        response_format=_response_format(wire, limits),
+        template_kwargs=_template_kwargs(wire, limits),
         sampling=sampling,
     )
     hidden = wire.thinking is not None and wire.thinking.display == "omitted"
@@ -115,8 +121,9 @@ def _sampling(wire: MessagesBody, limits: Limits) -> Sampling:
     return msgspec.structs.replace(drawn, stop=stops)
 
 
-def _template_kwargs(wire: MessagesBody) -> dict[str, Any]:
-    kwargs: dict[str, Any] = {}
+def _template_kwargs(wire: MessagesBody, limits: Limits) -> dict[str, Any]:
+    effort = wire.output_config.effort if wire.output_config is not None else None
+    kwargs = template_kwargs(None, effort, limits)
     thinking = wire.thinking
     if thinking is not None:
         if thinking.type not in THINKING:
@@ -128,16 +135,14 @@ def _template_kwargs(wire: MessagesBody) -> dict[str, Any]:
         kwargs["enable_thinking"] = kwargs["thinking"] = THINKING[thinking.type]
         if thinking.type == "enabled":
             if thinking.budget_tokens is None:
-                raise _missing("thinking.budget_tokens")
+                raise missing("thinking.budget_tokens")
             if thinking.budget_tokens < 1:
                 raise invalid("thinking.budget_tokens must be at least 1.", param="thinking.budget_tokens")
             kwargs["thinking_budget"] = thinking.budget_tokens
-    if wire.output_config is not None and wire.output_config.effort is not None:
-        kwargs["reasoning_effort"] = wire.output_config.effort
     return kwargs
 
 
-def _response_format(wire: MessagesBody) -> ResponseFormat:
+def _response_format(wire: MessagesBody, limits: Limits) -> ResponseFormat:
     path, form = "output_config.format", wire.output_config.format if wire.output_config else None
     if form is None:
         path, form = "output_format", wire.output_format
@@ -145,10 +150,4 @@ def _response_format(wire: MessagesBody) -> ResponseFormat:
         return ResponseFormat()
     if form.type != "json_schema":
         raise invalid(f"{path}.type must be json_schema, got {form.type[:64]!r}.", param=f"{path}.type")
-    if form.schema is None:
-        raise _missing(f"{path}.schema")
-    return ResponseFormat("json_schema", schema=form.schema)
-
-
-def _missing(path: str) -> ApiError:
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")
+    return schema_format(form.schema, f"{path}.schema", limits)

@@ -6,23 +6,22 @@ from typing import Any, get_args
 
 import msgspec
 
-from millstream.ir.errors import invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
 from millstream.surfaces.openai_params import (
     SharedBody,
-    check_depth,
     choice_count,
     decode_body,
     require_model,
     sampling,
     stream_flags,
+    template_kwargs,
 )
 from millstream.surfaces.openai_tools import (
     WireResponseFormat,
     WireTool,
     WireToolChoice,
-    missing,
     response_format,
     tool_choice,
     tools,
@@ -30,9 +29,6 @@ from millstream.surfaces.openai_tools import (
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 ROLES: tuple[str, ...] = get_args(Role)
-
-TEMPLATE_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
-"""Template variables that belong to the server."""
 
 
 class WirePart(msgspec.Struct, frozen=True):
@@ -97,7 +93,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         tool_choice=tool_choice(wire.tool_choice, declared),
         parallel_tool_calls=wire.parallel_tool_calls is not False,
         response_format=response_format(wire.response_format, limits),
-        template_kwargs=_template_kwargs(wire, limits),
+        template_kwargs=template_kwargs(wire.chat_template_kwargs, wire.reasoning_effort, limits),
         sampling=sampling(wire, limits, max_tokens=max_tokens, max_name=max_name),
         # Running usage is counted from the ids of each delta.
         output=Output(logprobs=logprobs, token_ids=token_ids or running),
@@ -126,20 +122,9 @@ def _logprobs(wire: ChatBody, limits: Limits) -> int | None:
     return top or 0
 
 
-def _template_kwargs(wire: ChatBody, limits: Limits) -> dict[str, Any]:
-    kwargs = dict(wire.chat_template_kwargs or {})
-    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
-    for name in kwargs:
-        if name in TEMPLATE_NAMES:
-            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
-    if wire.reasoning_effort is not None:
-        kwargs.setdefault("reasoning_effort", wire.reasoning_effort)
-    return kwargs
-
-
 def _messages(wire: list[WireMessage] | None) -> tuple[Message, ...]:
     if wire is None:
-        raise invalid("messages is required.", param="messages", code="missing_required_parameter")
+        raise missing("messages")
     if not wire:
         raise invalid("messages must not be empty.", param="messages")
     return tuple(_message(message, f"messages[{position}]") for position, message in enumerate(wire))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import ApiError, invalid, missing
 from millstream.ir.request import Sampling
 from millstream.surfaces.fields import FieldTable, check_fields
 from millstream.surfaces.wire import Limits
@@ -16,6 +16,8 @@ from millstream.surfaces.wire import Limits
 MAX_INT32 = 2**31 - 1
 MODEL_NAME_LENGTH = 512
 SEED_RANGE = (-(2**63), 2**63 - 1)
+TEMPLATE_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+"""Template variables that belong to the server."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -80,10 +82,9 @@ def wrong_type(error: msgspec.ValidationError) -> ApiError:
     """A 400 that names the field by path: ``messages[2].role: expected str, got int``."""
     match = _TYPE_ERROR.match(str(error))
     what, path = (match["what"], (match["path"] or "").lstrip(".")) if match else (str(error), "")
-    missing = _MISSING.match(what)
-    if missing:
-        param = f"{path}.{missing['name']}" if path else missing["name"]
-        return invalid(f"{param} is required.", param=param, code="missing_required_parameter")
+    absent = _MISSING.match(what)
+    if absent:
+        return missing(f"{path}.{absent['name']}" if path else absent["name"])
     unknown = _UNKNOWN.match(what)
     if unknown:
         param = f"{path}.{unknown['name'][:64]}"
@@ -167,6 +168,24 @@ def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
         if not 0 <= token <= MAX_INT32:
             raise invalid(f"{name}[{position}] must be a token id, got {_shown(token)}.", param=f"{name}[{position}]")
     return result
+
+
+def template_kwargs(wire: dict[str, Any] | None, effort: str | None, limits: Limits) -> dict[str, Any]:
+    """Variables for the chat template: those of the caller, and the reasoning effort by the names that templates know.
+
+    Raises:
+        ApiError: 400 for a variable that belongs to the server, or nesting without end.
+    """
+    kwargs = dict(wire or {})
+    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
+    for name in kwargs:
+        if name in TEMPLATE_NAMES:
+            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
+    if effort is not None:
+        kwargs.setdefault("reasoning_effort", effort)
+        if effort == "none":
+            kwargs.setdefault("enable_thinking", False)
+    return kwargs
 
 
 def check_depth(name: str, value: Any, limit: int) -> None:
