@@ -73,6 +73,7 @@ async def open_local(
             name=assets.name,
             tool_format=formats.tools,
             reasoning_format=formats.reasoning,
+            refusals=formats.refusals,
         )
         yield LocalSession(assets.name, provider, engine)
     finally:

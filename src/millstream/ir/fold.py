@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -70,7 +70,7 @@ class ChoiceAnswer(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """A folded stream: its choices in order of their index, or what there was of them when ``error`` ended it.
-    ``usage`` counts the prompt once and sums the completions."""
+    ``usage`` counts each prompt once and sums the completions."""
 
     choices: tuple[ChoiceAnswer, ...]
     usage: Usage
@@ -78,18 +78,18 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class UsageCounter:
-    """Usage over all choices as deltas pass: the prompt once, completions summed; final numbers beat counted ones."""
+    """Usage over all choices as deltas pass: each prompt once, completions summed; final numbers beat counted ones."""
 
     def __init__(self, choices: int = 1) -> None:
         self.open_choices = choices
-        self._start: Start | None = None
+        self._starts: list[Start] = []
         self._running: dict[int, int] = {}
         self._final: dict[int, Usage] = {}
 
     def feed(self, delta: Delta) -> None:
         """Take the next delta of a guarded stream."""
         if isinstance(delta, Start):
-            self._start = delta
+            self._starts.append(delta)
         elif isinstance(delta, Finish):
             self._final[delta.choice] = delta.usage
             self.open_choices -= 1
@@ -99,12 +99,12 @@ class UsageCounter:
     @property
     def closed(self) -> Usage:
         """Without the choices that still run."""
-        first = self._final[min(self._final)] if self._final else Usage()
-        prompt: Start | Usage = self._start or first
+        first = [self._final[min(self._final)]] if self._final else []
+        prompts: Sequence[Start | Usage] = self._starts or first
         return Usage(
-            prompt_tokens=prompt.prompt_tokens,
+            prompt_tokens=sum(prompt.prompt_tokens for prompt in prompts),
             completion_tokens=sum(usage.completion_tokens for usage in self._final.values()),
-            cached_tokens=prompt.cached_tokens,
+            cached_tokens=sum(prompt.cached_tokens for prompt in prompts),
             reasoning_tokens=sum(usage.reasoning_tokens for usage in self._final.values()),
         )
 
@@ -137,7 +137,7 @@ class Folder:
 
     @property
     def usage(self) -> Usage:
-        """Total so far: the prompt once, the completions of the closed choices."""
+        """Total so far: each prompt once, the completions of the closed choices."""
         return self._usage.closed
 
     def choice(self, index: int) -> ChoiceAnswer:

@@ -273,4 +273,4 @@ class ChoiceDecoder:
             TopLogprob(other, *name(other), logprob)
             for other, logprob in zip(entry.top_ids[: self._alternatives], entry.top_logprobs, strict=False)
         )
-        return TokenLogprob(token, *name(token), entry.logprob, top)
+        return TokenLogprob(token, *name(token), entry.logprob, top, self._table[token] is not None)

@@ -111,7 +111,7 @@ class AnswerRoute:
             self._metrics.request(self._name, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = exchange.follow(self._metrics.measured(source, self._name, call.request.n, since))
+        stream = exchange.follow(self._metrics.measured(source, self._name, call.request.choices, since))
         if call.options.stream:
             response = sse_response(
                 stream,

@@ -52,11 +52,13 @@ class InfoRoutes:
 
         paths = {
             "chat": "/v1/chat/completions",
+            "completions": "/v1/completions",
             "responses": "/v1/responses",
             "messages": "/v1/messages",
             "models": "/v1/models",
             "health": "/health",
             "metrics": "/metrics",
+            "docs": "/docs",
         }
         return _json({"name": "millstream", "version": __version__, "paths": paths})
 

@@ -90,16 +90,27 @@ class LegacyLogprobs:
 
     def body(self, entries: Iterable[TokenLogprob]) -> dict[str, Any]:
         """The lists for the next tokens of the choice."""
-        tokens, logprobs, tops, offsets = [], [], [], []
+        tokens: list[str] = []
+        logprobs: list[float | None] = []
+        tops: list[dict[str, float] | None] = []
+        offsets: list[int] = []
         for entry in entries:
-            tokens.append(_legacy_token(entry.text, entry.bytes))
-            logprobs.append(finite(entry.logprob))
-            alternatives = {_legacy_token(top.text, top.bytes): finite(top.logprob) for top in entry.top}
-            tops.append({**alternatives, tokens[-1]: logprobs[-1]})
-            offsets.append(self._offset(entry.bytes))
+            token = _legacy_token(entry.text, entry.bytes)
+            tokens.append(token)
+            if math.isnan(entry.logprob):  # the first token of an echoed prompt
+                logprobs.append(None)
+                tops.append(None)
+            else:
+                logprobs.append(finite(entry.logprob))
+                alternatives = {_legacy_token(top.text, top.bytes): finite(top.logprob) for top in entry.top}
+                tops.append({**alternatives, token: finite(entry.logprob)})
+            offsets.append(self._offset(entry))
         return {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets}
 
-    def _offset(self, token: bytes) -> int:
+    def _offset(self, entry: TokenLogprob) -> int:
+        if not entry.shown:
+            return self._characters
+        token = entry.bytes
         # A token that begins inside a character belongs to the character that an earlier token began.
         inside = bool(token) and token[0] & 0xC0 == 0x80 and self._characters > 0
         offset = self._characters - inside

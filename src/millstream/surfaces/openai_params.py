@@ -118,14 +118,16 @@ def stream_flags(body: SharedBody) -> tuple[bool, bool, bool]:
     return stream, bool(body.stream_options.include_usage), bool(body.stream_options.continuous_usage_stats)
 
 
-def sampling(body: SharedBody, limits: Limits, *, max_tokens: int | None, max_name: str = "max_tokens") -> Sampling:
+def sampling(
+    body: SharedBody, limits: Limits, *, max_tokens: int | None, max_name: str = "max_tokens", least_tokens: int = 1
+) -> Sampling:
     """Ranges checked, neutral where the caller said nothing.
 
     Raises:
         ApiError: 400 that names the field, its range and the value.
     """
     if max_tokens is not None:
-        _ranged(max_name, max_tokens, 1, MAX_INT32)
+        _ranged(max_name, max_tokens, least_tokens, MAX_INT32)
     min_tokens = _ranged("min_tokens", body.min_tokens or 0, 0, MAX_INT32)
     if max_tokens is not None and min_tokens > max_tokens:
         raise invalid(f"min_tokens ({min_tokens}) must not be above {max_name} ({max_tokens}).", param="min_tokens")
