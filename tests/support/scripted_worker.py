@@ -1,7 +1,7 @@
 """An engine process without a model: the real worker loop over the scripted runner.
 
-``EngineConfig.model_name`` chooses how it behaves: "slow" takes 20 ms a step, "broken" fails to start, "dies" exits at
-once.
+``EngineConfig.model_name`` chooses how it behaves: "slow" takes 20 ms a step, "stuck" never ends one, "broken"
+fails to start, "dies" exits at once.
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ class SlowRunner(ScriptedRunner):
         return super().execute(chunks)
 
 
+class StuckRunner(ScriptedRunner):
+    def execute(self, chunks: list[Chunk]) -> Sampled:
+        while True:
+            time.sleep(60)
+
+
+RUNNERS = {"slow": SlowRunner, "stuck": StuckRunner}
+
+
 def main() -> int:
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)
@@ -56,7 +65,7 @@ def main() -> int:
             max_waiting=config.max_waiting,
         )
     )
-    runner = SlowRunner(BLOCK) if config.model_name == "slow" else ScriptedRunner(BLOCK)
+    runner = RUNNERS.get(config.model_name, ScriptedRunner)(BLOCK)
     connection.sendall(frame(Ready(info)))
     Worker(connection, EngineCore(scheduler, runner)).run()
     return 0

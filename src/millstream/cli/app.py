@@ -104,6 +104,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Web pages from here may call the server; * is any; may be repeated."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another name by which a server on a loopback address is called, as by a proxy; may be repeated.",
+        ),
+    ] = None,
     no_fetch: NoFetchOption = False,
 ) -> None:
     """Serve a model over HTTP (OpenAI-compatible).
@@ -121,6 +128,7 @@ def serve(
             log_level=log_level,
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
+            allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             engine=EngineOptions(
                 threads=threads,

@@ -116,12 +116,14 @@ class Finish(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
 
 
 class Error(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
-    """Ends the stream, whatever choices are still open."""
+    """Ends the stream, whatever choices are still open. The fields are those of `millstream.ir.errors.ApiError`."""
 
     message: str
     type: str = "server_error"
     code: str | None = None
     status: int = 500
+    param: str | None = None
+    retry_after: float | None = None
 
 
 Delta = Start | Content | Reasoning | ToolCallStart | ToolCallArgs | Refusal | Finish | Error

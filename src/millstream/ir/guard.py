@@ -42,7 +42,26 @@ def guard(source: AsyncIterable[Delta], *, choices: int = 1) -> DeltaStream:
 
 def error_of(error: ApiError) -> Error:
     """The delta that tells about a failure in the middle of a stream."""
-    return Error(error.message, type=error.type, code=error.code, status=error.status)
+    return Error(
+        error.message,
+        type=error.type,
+        code=error.code,
+        status=error.status,
+        param=error.param,
+        retry_after=error.retry_after,
+    )
+
+
+def problem_of(error: Error) -> ApiError:
+    """The reverse: the failure of an answer of which nothing has been sent."""
+    return ApiError(
+        error.message,
+        type=error.type,
+        code=error.code,
+        status=error.status,
+        param=error.param,
+        retry_after=error.retry_after,
+    )
 
 
 def failure(exception: Exception) -> Error:

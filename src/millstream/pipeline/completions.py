@@ -14,17 +14,16 @@ from millstream.ir.errors import context_length_exceeded, invalid
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import CompletionRequest, Output
+from millstream.ir.threads import beside
 from millstream.models.infill import find_infill
 from millstream.models.interfaces import Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
+from millstream.pipeline.bounds import LONG_TEXT, LengthBound
 from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.echo import PromptStage, echoed
 from millstream.pipeline.ranking import BestOf
 from millstream.pipeline.sequences import ChoiceStream, check_ids, sampling_params
-
-LONG_TEXT = 32_768
-"""Characters beyond which prompts are tokenised in a thread, so that they do not stall the streams of others."""
 
 
 class _Prompt(NamedTuple):
@@ -38,8 +37,9 @@ class _Prompt(NamedTuple):
 class Completer:
     """Answers completion requests on one engine. Requests have passed `check_request`."""
 
-    def __init__(self, engine: TokenEngine, tokenizer: Tokenizer, table: TokenTable) -> None:
+    def __init__(self, engine: TokenEngine, tokenizer: Tokenizer, table: TokenTable, bound: LengthBound) -> None:
         self._engine = engine
+        self._bound = bound
         self._tokenizer = tokenizer
         self._table = table
         self._infill = find_infill(tokenizer)
@@ -87,15 +87,21 @@ class Completer:
             )
 
     async def _prompts(self, request: CompletionRequest) -> list[_Prompt]:
+        context = self._engine.info.context_length
+        for index, prompt in enumerate(request.prompts):
+            if isinstance(prompt, str):
+                await self._bound.check(prompt, context, param=_path(request, index))
+            elif len(prompt) > context:
+                raise context_length_exceeded(len(prompt), context, param=_path(request, index))
         characters = sum(len(prompt) for prompt in request.prompts) + len(request.suffix or "")
         if characters < LONG_TEXT:
             return self._encode_all(request)
-        return await asyncio.to_thread(self._encode_all, request)
+        return await beside(self._encode_all, request)
 
     def _encode_all(self, request: CompletionRequest) -> list[_Prompt]:
         prompts = []
         for index, wire in enumerate(request.prompts):
-            path = "prompt" if len(request.prompts) == 1 else f"prompt[{index}]"
+            path = _path(request, index)
             prompt = self._encode(wire, request.suffix, path)
             context = self._engine.info.context_length
             if len(prompt.ids) >= context and request.sampling.max_tokens != 0:
@@ -192,3 +198,8 @@ async def _echo(request: CompletionRequest, prompts: Sequence[_Prompt]) -> Async
         prompt = prompts[index]
         for delta in echoed(prompt.text, prompt=index, choice=choice, tokens=len(prompt.ids)):
             yield delta
+
+
+def _path(request: CompletionRequest, index: int) -> str:
+    """The field of a prompt."""
+    return "prompt" if len(request.prompts) == 1 else f"prompt[{index}]"

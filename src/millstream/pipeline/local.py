@@ -14,16 +14,24 @@ from millstream.ir.errors import context_length_exceeded, invalid, model_not_fou
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream, ModelCard
 from millstream.ir.request import ChatRequest, CompletionRequest, Request
+from millstream.ir.threads import beside
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
+from millstream.pipeline.bounds import LONG_TEXT, LengthBound
 from millstream.pipeline.calls import new_call_id
 from millstream.pipeline.checks import GrammarChecker
 from millstream.pipeline.choice import ChoiceDecoder
-from millstream.pipeline.completions import LONG_TEXT, Completer
+from millstream.pipeline.completions import Completer
 from millstream.pipeline.dialect import Dialect, Turn
 from millstream.pipeline.refusals import RefusalStage
 from millstream.pipeline.sequences import ChoiceStream, Decoder, check_ids, check_request, sampling_params
+
+LONG_CONVERSATION = 64
+"""Messages from which, for the same reason, a conversation is rendered there."""
+
+LONG_LIST = 16_384
+"""Token ids from which a list is turned to text there."""
 
 
 class _Prompt(NamedTuple):
@@ -65,9 +73,10 @@ class LocalProvider:
         self._checker = GrammarChecker(self._dialect.control_tokens.values() if self._dialect is not None else ())
         self._refusals = refusals
         self._table = TokenTable(tokenizer)
+        self._bound = LengthBound(tokenizer)
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
-        self._completer = Completer(engine, tokenizer, self._table)
+        self._completer = Completer(engine, tokenizer, self._table, self._bound)
 
     def models(self) -> list[ModelCard]:
         return [ModelCard(id=self._name, created=self._created, context_length=self._engine.info.context_length)]
@@ -80,11 +89,11 @@ class LocalProvider:
                 context, parameters that contradict each other; whatever the engine refuses.
         """
         self._check_model(request.model)
-        check_request(request, self._engine.info.vocab_size)
+        check_request(request, self._engine.info.vocab_size, self._tokenizer.eos_ids)
         if isinstance(request, CompletionRequest):
             return await self._completer.stream(request)
-        prompt = await self._prompt(request)
         context = self._engine.info.context_length
+        prompt = await self._prompt(request, context)
         if len(prompt.ids) >= context:
             raise context_length_exceeded(len(prompt.ids), context, param="messages")
         if prompt.turn.grammar is not None:
@@ -105,7 +114,7 @@ class LocalProvider:
     async def render(self, request: ChatRequest) -> str:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(request.model)
-        return self._turn(request).prompt
+        return (await self._turn(request)).prompt
 
     async def prompt_tokens(self, request: ChatRequest) -> list[int]:
         """See `millstream.ir.provider.PromptTools`."""
@@ -121,6 +130,11 @@ class LocalProvider:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(model)
         check_ids(tokens, self._engine.info.vocab_size, "tokens")
+        if len(tokens) < LONG_LIST:
+            return self._text(tokens)
+        return await beside(self._text, tokens)
+
+    def _text(self, tokens: Sequence[int]) -> str:
         return b"".join(map(self._tokenizer.token_bytes, tokens)).decode(errors="replace")
 
     def _check_model(self, model: str | None) -> None:
@@ -144,27 +158,34 @@ class LocalProvider:
             call_id=self._dialect.new_call_id if self._dialect is not None else new_call_id,
         )
 
-    async def _prompt(self, request: ChatRequest) -> _Prompt:
-        turn = self._turn(request)
-        ids = await self._encode(turn.prompt)
+    async def _prompt(self, request: ChatRequest, context: int | None = None) -> _Prompt:
+        """The prompt; ``context``: what is certain not to fit this many tokens is refused before it is tokenised."""
+        turn = await self._turn(request)
+        ids = await self._encode(turn.prompt, context=context, param="messages")
         if not ids and self._tokenizer.bos_id is not None:
             ids = [self._tokenizer.bos_id]
         if not ids:
             raise invalid("The prompt is empty, and this model has no token to begin a text with.", param="messages")
         return _Prompt(ids, turn)
 
-    def _turn(self, request: ChatRequest) -> Turn:
+    async def _turn(self, request: ChatRequest) -> Turn:
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
+        if _is_long(request):
+            return await beside(self._dialect.turn, request)
         return self._dialect.turn(request)
 
-    async def _encode(self, text: str, *, add_bos: bool = True) -> list[int]:
+    async def _encode(
+        self, text: str, *, add_bos: bool = True, context: int | None = None, param: str = "prompt"
+    ) -> list[int]:
         try:
             if len(text) < LONG_TEXT:
                 return self._tokenizer.encode(text, add_bos=add_bos)
-            return await asyncio.to_thread(self._tokenizer.encode, text, add_bos=add_bos)
+            if context is not None:
+                await self._bound.check(text, context, param=param)
+            return await beside(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
 
@@ -188,3 +209,10 @@ class LocalProvider:
                 priority=request.priority,
                 grammar=grammar.text if grammar is not None else None,
             )
+
+
+def _is_long(request: ChatRequest) -> bool:
+    """Whether to render a conversation takes a while."""
+    if len(request.messages) >= LONG_CONVERSATION or len(request.template_kwargs) >= LONG_CONVERSATION:
+        return True
+    return sum(len(message.content) for message in request.messages) >= LONG_TEXT or len(request.tools) >= 32

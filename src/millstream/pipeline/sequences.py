@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenStream
@@ -70,7 +70,7 @@ def sampling_params(sampling: Sampling, logprobs: int | None, vocab_size: int) -
     )
 
 
-def check_request(request: Request, vocab_size: int) -> None:
+def check_request(request: Request, vocab_size: int, eos_ids: frozenset[int]) -> None:
     """Refuse what no engine could honour. Raises `ApiError` (400)."""
     sampling = request.sampling
     least = 0 if isinstance(request, CompletionRequest) and request.echo else 1
@@ -89,11 +89,16 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise invalid("A stop string must not be empty.", param="stop")
     check_ids(sampling.logit_bias, vocab_size, "logit_bias")
     check_ids(sampling.stop_token_ids, vocab_size, "stop_token_ids")
+    ends = set(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else eos_ids)
+    if sampling.min_tokens > 0 and len(ends) >= vocab_size:
+        raise invalid("stop_token_ids names every token, so none may come before min_tokens.", param="stop_token_ids")
 
 
-def check_ids(ids: Iterable[int], vocab_size: int, param: str) -> None:
+def check_ids(ids: Collection[int], vocab_size: int, param: str) -> None:
     """Refuse ids outside the vocabulary. Raises `ApiError` (400)."""
-    for token_id in ids:
+    if not ids:
+        return
+    for token_id in (min(ids), max(ids)):
         if not 0 <= token_id < vocab_size:
             raise invalid(
                 f"{param} names token {token_id}, but the model's token ids are 0 to {vocab_size - 1}.", param=param

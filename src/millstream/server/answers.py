@@ -17,8 +17,10 @@ from starlette.types import Message, Receive, Scope, Send
 from millstream.ir.deltas import Error
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
+from millstream.ir.guard import problem_of
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.server.body import ClientGone, read_body
+from millstream.server.decoding import decoded
 from millstream.server.errors import error_response, internal_error
 from millstream.server.leaving import opened, until_gone
 from millstream.server.lifecycle import shutting_down
@@ -67,7 +69,7 @@ class PlainExchange:
         self._tenant = tenant
 
     async def decode(self, body: bytes) -> Call:
-        call = self.surface.decode(body, self._limits)
+        call = await decoded(len(body), self.surface.decode, body, self._limits)
         self._options = call.options
         return replace(call, request=replace(call.request, tenant=self._tenant))
 
@@ -137,8 +139,7 @@ async def _whole(exchange: Exchange, stream: DeltaStream, receive: Receive) -> R
         return Response(answer, media_type="application/json")
     if not 400 <= answer.status <= 599:
         return error_response(internal_error(), surface)
-    problem = ApiError(answer.message, type=answer.type, code=answer.code, status=answer.status)
-    return error_response(problem, surface)
+    return error_response(problem_of(answer), surface)
 
 
 def warned(send: Send, warnings: Sequence[str]) -> Send:

@@ -60,13 +60,13 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
 
 
 def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
-    frame = Middleware(RequestFrame, lifecycle=lifecycle, access_log=settings.access_log)
+    frame = Middleware(RequestFrame, lifecycle=lifecycle, settings=settings)
     if not settings.allow_origins:
         return [frame]
-    from starlette.middleware.cors import CORSMiddleware
+    from millstream.server.cors import Cors
 
     cors = Middleware(
-        CORSMiddleware,
+        Cors,
         allow_origins=settings.allow_origins,
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),

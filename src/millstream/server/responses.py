@@ -16,6 +16,7 @@ from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import ChatRequest
 from millstream.server.answers import AnswerRoute
+from millstream.server.decoding import decoded
 from millstream.server.errors import error_response
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
@@ -123,7 +124,7 @@ class ResponsesExchange:
 
     async def decode(self, body: bytes) -> Call:
         """The call, with what it needs of the store."""
-        parsed = surface.parse(body, self._limits)
+        parsed = await decoded(len(body), surface.parse, body, self._limits)
         history = []
         if parsed.previous_response_id is not None:
             found = await self._store.history(self._tenant, parsed.previous_response_id)
@@ -131,7 +132,8 @@ class ResponsesExchange:
                 raise surface.previous_response_not_found(found)
             history = found
         stored = await self._store.find_items(self._tenant, parsed.references)
-        call = surface.build(parsed, self._limits, history=history, stored=stored)
+        size = len(body) + sum(map(len, history)) * 64
+        call = await decoded(size, surface.build, parsed, self._limits, history=history, stored=stored)
         options = call.options
         assert isinstance(options, ResponsesOptions)
         self._options = options

@@ -13,13 +13,14 @@ from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_tools import Toolbox, WireTool, WireToolChoice
 from millstream.surfaces.openai_params import (
     SharedBody,
+    check_count,
     decode_body,
     require_model,
     sampling,
     stop_strings,
-    template_kwargs,
 )
 from millstream.surfaces.schemas import schema_format
+from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
@@ -91,6 +92,7 @@ def decode_count(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008 
 def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
     if not wire.messages:
         raise missing("messages") if wire.messages is None else invalid("messages must not be empty.", param="messages")
+    check_count("messages", len(wire.messages), limits.messages)
     tools = Toolbox(wire.tools, limits)
     turns: list[Message] = [*system_message(wire.system), *conversation(wire.messages, tools)]
     if not turns:

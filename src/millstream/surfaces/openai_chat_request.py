@@ -11,12 +11,12 @@ from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
 from millstream.surfaces.openai_params import (
     SharedBody,
+    check_count,
     choice_count,
     decode_body,
     require_model,
     sampling,
     stream_flags,
-    template_kwargs,
 )
 from millstream.surfaces.openai_tools import (
     WireResponseFormat,
@@ -26,6 +26,7 @@ from millstream.surfaces.openai_tools import (
     tool_choice,
     tools,
 )
+from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 ROLES: tuple[str, ...] = get_args(Role)
@@ -88,7 +89,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     declared = tools(wire.tools, limits)
     request = ChatRequest(
         model=require_model(wire.model),
-        messages=_messages(wire.messages),
+        messages=_messages(wire.messages, limits),
         tools=declared,
         tool_choice=tool_choice(wire.tool_choice, declared),
         parallel_tool_calls=wire.parallel_tool_calls is not False,
@@ -122,11 +123,12 @@ def _logprobs(wire: ChatBody, limits: Limits) -> int | None:
     return top or 0
 
 
-def _messages(wire: list[WireMessage] | None) -> tuple[Message, ...]:
+def _messages(wire: list[WireMessage] | None, limits: Limits) -> tuple[Message, ...]:
     if wire is None:
         raise missing("messages")
     if not wire:
         raise invalid("messages must not be empty.", param="messages")
+    check_count("messages", len(wire), limits.messages)
     return tuple(_message(message, f"messages[{position}]") for position, message in enumerate(wire))
 
 

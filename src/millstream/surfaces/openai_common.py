@@ -47,7 +47,7 @@ def encode_error(error: ApiError) -> bytes:
 
 def error_frame(error: Error) -> bytes:
     """A failure after the first byte."""
-    return data_frame(error_body(error.message, error.type, None, error.code))
+    return data_frame(error_body(error.message, error.type, error.param, error.code))
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _SAMPLING = (
     _honoured("logit_bias", "Token id (a string of digits) to a bias of -100 to 100."),
     _honoured("seed", "A signed 64-bit integer. The same seed gives the same tokens, whatever else the server does."),
     _honoured("stop", "A string or up to 16 of them, 4096 characters in all; none is ever part of the text."),
-    _honoured("stop_token_ids", "Token ids that end the answer."),
+    _honoured("stop_token_ids", "Token ids that end the answer, at most 4096."),
     _honoured("min_tokens", "No end of turn before this many tokens; default 0."),
     _honoured("ignore_eos", "Go on after the model ended its turn; default false."),
 )

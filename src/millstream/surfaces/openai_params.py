@@ -16,8 +16,6 @@ from millstream.surfaces.wire import Limits
 MAX_INT32 = 2**31 - 1
 MODEL_NAME_LENGTH = 512
 SEED_RANGE = (-(2**63), 2**63 - 1)
-TEMPLATE_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
-"""Template variables that belong to the server."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -145,7 +143,7 @@ def sampling(
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),
         stop=stop_strings("stop", body.stop, limits),
-        stop_token_ids=token_ids("stop_token_ids", body.stop_token_ids or ()),
+        stop_token_ids=_stop_token_ids(body.stop_token_ids or [], limits),
     )
 
 
@@ -163,6 +161,17 @@ def stop_strings(name: str, wire: str | list[str] | None, limits: Limits) -> tup
     return stops
 
 
+def _stop_token_ids(ids: list[int], limits: Limits) -> tuple[int, ...]:
+    check_count("stop_token_ids", len(ids), limits.stop_token_ids)
+    return token_ids("stop_token_ids", ids)
+
+
+def check_count(name: str, count: int, limit: int) -> None:
+    """Refuse a list that is longer than ``limit``."""
+    if count > limit:
+        raise invalid(f"{name}: at most {limit} are allowed, got {count}.", param=name)
+
+
 def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
     """Ids that can be ids; whether the vocabulary has them, the provider knows."""
     result = tuple(ids)
@@ -170,24 +179,6 @@ def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
         if not 0 <= token <= MAX_INT32:
             raise invalid(f"{name}[{position}] must be a token id, got {_shown(token)}.", param=f"{name}[{position}]")
     return result
-
-
-def template_kwargs(wire: dict[str, Any] | None, effort: str | None, limits: Limits) -> dict[str, Any]:
-    """Variables for the chat template: those of the caller, and the reasoning effort by the names that templates know.
-
-    Raises:
-        ApiError: 400 for a variable that belongs to the server, or nesting without end.
-    """
-    kwargs = dict(wire or {})
-    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
-    for name in kwargs:
-        if name in TEMPLATE_NAMES:
-            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
-    if effort is not None:
-        kwargs.setdefault("reasoning_effort", effort)
-        if effort == "none":
-            kwargs.setdefault("enable_thinking", False)
-    return kwargs
 
 
 def check_depth(name: str, value: Any, limit: int) -> None:

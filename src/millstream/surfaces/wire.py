@@ -22,6 +22,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     choices: int = 128
     sequences: int = 128
+    messages: int = 10_000
+    stop_token_ids: int = 4096
     stop_strings: int = 16
     stop_characters: int = 4096
     top_logprobs: int = 20

@@ -15,11 +15,11 @@ from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, Output, ResponseFormat
 from millstream.surfaces.openai_params import (
     SharedBody,
+    check_count,
     check_depth,
     decode_body,
     require_model,
     sampling,
-    template_kwargs,
 )
 from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
 from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
@@ -32,6 +32,7 @@ from millstream.surfaces.responses.tools import (
     read_tools,
 )
 from millstream.surfaces.schemas import schema_format
+from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits
 
 MAX_REFERENCES = 1024
@@ -158,6 +159,8 @@ def build(
         ApiError: 400 with the path of the field at fault.
     """
     wire, tools = parsed.wire, parsed.tools
+    given = len(wire.input) if isinstance(wire.input, list) else 1
+    check_count("input", given + len(history), limits.messages)
     items = regular_items(wire.input, stored or {})
     messages = [Message("system", wire.instructions)] if wire.instructions else []
     messages += conversation([*history, *items], tools)
