@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import Request
-from millstream.server.answers import AnswerRoute
+from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.body import ClientGone
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.surfaces import openai_chat
+from millstream.surfaces.wire import Limits
 from support.provider import ScriptedProvider
 from support.sources import Source
 
@@ -51,7 +53,8 @@ async def test_a_client_that_leaves_while_its_request_is_taken_in(stubborn: bool
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    route = AnswerRoute(openai_chat, provider, Metrics(lambda: 0), Settings())
+    exchange = partial(PlainExchange, openai_chat, provider, Limits())
+    route = AnswerRoute(openai_chat.NAME, exchange, Metrics(lambda: 0), Settings())
     answering = asyncio.ensure_future(route({"type": "http", "headers": []}, messages.get, send))
     await provider.asked.wait()
     messages.put_nowait({"type": "http.disconnect"})

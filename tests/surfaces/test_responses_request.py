@@ -130,9 +130,11 @@ def test_what_hosted_tools_did_is_left_out() -> None:
         "status": "completed",
         "action": {"type": "search", "query": "q"},
     }
-    request, options = read(input=[search, {"role": "user", "content": "hi"}])
+    request, _ = read(input=[search, {"role": "user", "content": "hi"}])
     assert request.messages == (Message("user", "hi"),)
-    assert options.warnings == ("items of hosted tools were left out: web_search_call",)
+    assert call_of(input=[search, {"role": "user", "content": "hi"}]).warnings == (
+        "items of hosted tools were left out: web_search_call",
+    )
 
 
 def test_two_messages_are_two_turns() -> None:
@@ -177,7 +179,7 @@ def test_codex_is_accepted(path: Path) -> None:
     assert "exec_command" in names
     assert options.names["multi_agent_v1__spawn_agent"] == ToolName("function", "spawn_agent", "multi_agent_v1")
     assert (options.store, options.stream, options.summary, options.sealed) == (False, True, True, True)
-    assert bool(options.warnings) == ("web_search" in path.read_text())
+    assert bool(call.warnings) == ("web_search" in path.read_text())
     if path.stem == "codex-2":
         assert [message.role for message in request.messages][-2:] == ["assistant", "user"]
         assert request.messages[-2].content == "Hello"
@@ -195,7 +197,7 @@ def test_tools() -> None:
         Tool("mcp__files__read", None, {"type": "object"}, True),
     )
     assert options.names["patch"] == ToolName("custom", "patch")
-    assert "web_search" in options.warnings[0]
+    assert "web_search" in call_of(tools=[{"type": "web_search"}]).warnings[0]
     assert len(json.loads(bytes(options.echo["tools"]))) == 5
 
 

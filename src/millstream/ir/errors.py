@@ -41,6 +41,11 @@ def invalid(message: str, *, param: str | None = None, code: str | None = None) 
     return ApiError(message, param=param, code=code)
 
 
+def missing(path: str) -> ApiError:
+    """A 400 for a field that has to be there."""
+    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")
+
+
 class ContextLengthExceeded(ApiError):
     """The prompt leaves no room in the context for even one token of an answer; a 400 that names both numbers.
 

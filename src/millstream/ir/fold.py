@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.ir.deltas import (
     Content,
@@ -76,21 +77,59 @@ class Answer(msgspec.Struct, frozen=True):
     error: Error | None = None
 
 
-class Folder:
-    """The fold, one delta at a time, for encoders that need the answer so far."""
+class UsageCounter:
+    """Usage over all choices as deltas pass: each prompt once, completions summed; final numbers beat counted ones."""
 
-    def __init__(self) -> None:
-        self._choices: dict[int, _ChoiceFold] = {}
+    def __init__(self, choices: int = 1) -> None:
+        self.open_choices = choices
         self._starts: list[Start] = []
-        self._error: Error | None = None
+        self._running: dict[int, int] = {}
+        self._final: dict[int, Usage] = {}
 
     def feed(self, delta: Delta) -> None:
         """Take the next delta of a guarded stream."""
         if isinstance(delta, Start):
             self._starts.append(delta)
-        elif isinstance(delta, Error):
+        elif isinstance(delta, Finish):
+            self._final[delta.choice] = delta.usage
+            self.open_choices -= 1
+        elif not isinstance(delta, Error | Refusal) and delta.token_ids:
+            self._running[delta.choice] = self._running.get(delta.choice, 0) + len(delta.token_ids)
+
+    @property
+    def closed(self) -> Usage:
+        """Without the choices that still run."""
+        first = [self._final[min(self._final)]] if self._final else []
+        prompts: Sequence[Start | Usage] = self._starts or first
+        return Usage(
+            prompt_tokens=sum(prompt.prompt_tokens for prompt in prompts),
+            completion_tokens=sum(usage.completion_tokens for usage in self._final.values()),
+            cached_tokens=sum(prompt.cached_tokens for prompt in prompts),
+            reasoning_tokens=sum(usage.reasoning_tokens for usage in self._final.values()),
+        )
+
+    @property
+    def total(self) -> Usage:
+        """With the tokens of the choices that still run, as far as their deltas carry ids."""
+        running = sum(count for choice, count in self._running.items() if choice not in self._final)
+        closed = self.closed
+        return replace(closed, completion_tokens=closed.completion_tokens + running)
+
+
+class Folder:
+    """The fold, one delta at a time, for encoders that need the answer so far."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, _ChoiceFold] = {}
+        self._usage = UsageCounter()
+        self._error: Error | None = None
+
+    def feed(self, delta: Delta) -> None:
+        """Take the next delta of a guarded stream."""
+        self._usage.feed(delta)
+        if isinstance(delta, Error):
             self._error = delta
-        else:
+        elif not isinstance(delta, Start):
             choice = self._choices.get(delta.choice)
             if choice is None:
                 choice = self._choices[delta.choice] = _ChoiceFold()
@@ -99,14 +138,7 @@ class Folder:
     @property
     def usage(self) -> Usage:
         """Total so far: each prompt once, the completions of the closed choices."""
-        closed = [fold.finish.usage for _, fold in sorted(self._choices.items()) if fold.finish is not None]
-        prompts: Sequence[Start | Usage] = self._starts or closed[:1]
-        return Usage(
-            prompt_tokens=sum(prompt.prompt_tokens for prompt in prompts),
-            completion_tokens=sum(usage.completion_tokens for usage in closed),
-            cached_tokens=sum(prompt.cached_tokens for prompt in prompts),
-            reasoning_tokens=sum(usage.reasoning_tokens for usage in closed),
-        )
+        return self._usage.closed
 
     def choice(self, index: int) -> ChoiceAnswer:
         """One choice as it stands."""

@@ -1,99 +1,145 @@
-"""The route of a surface: body in, stream or folded answer out."""
+"""The route of every surface: body in, stream or folded answer out.
+
+What differs between surfaces is an `Exchange`; how clients leave, how failures are told and what is measured is one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from millstream.ir.deltas import Error
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
 from millstream.ir.guard import problem_of
 from millstream.ir.provider import DeltaStream, Provider
-from millstream.ir.request import Request
 from millstream.server.body import ClientGone, read_body
 from millstream.server.decoding import decoded
 from millstream.server.errors import error_response, internal_error
+from millstream.server.leaving import opened, until_gone
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
-from millstream.surfaces.sse import disconnected, sse_response
-from millstream.surfaces.wire import Call, Surface
-
-T = TypeVar("T")
+from millstream.server.tenants import tenant_of
+from millstream.surfaces.sse import sse_response
+from millstream.surfaces.wire import Call, Limits, Surface, in_words_of
 
 WARNING_LENGTH = 1000
 """Characters of warnings that a response's header carries at most."""
 
 
-class AnswerRoute:
-    """An ASGI endpoint that answers one wire format from a provider."""
+class Exchange(Protocol):
+    """One request and its answer. The order of calls is `decode`, `submit`, `follow`, and `whole` unless streamed."""
 
-    def __init__(self, surface: Surface, provider: Provider, metrics: Metrics, settings: Settings) -> None:
-        self._surface = surface
+    @property
+    def surface(self) -> Surface:
+        """How the answer is written."""
+        ...
+
+    async def decode(self, body: bytes) -> Call:
+        """Raises `ApiError`."""
+        ...
+
+    async def submit(self, call: Call) -> DeltaStream:
+        """Raises `ApiError`: the request is refused, nothing was queued."""
+        ...
+
+    def follow(self, stream: DeltaStream) -> DeltaStream:
+        """The stream as it is sent: whoever keeps answers reads along here."""
+        ...
+
+    async def whole(self, stream: DeltaStream) -> bytes | Error:
+        """The body of the answer that is not streamed, or what ended it."""
+        ...
+
+
+class PlainExchange:
+    """An answer that nothing keeps."""
+
+    def __init__(self, surface: Surface, provider: Provider, limits: Limits, tenant: str) -> None:
+        self.surface = surface
         self._provider = provider
+        self._limits = limits
+        self._tenant = tenant
+
+    async def decode(self, body: bytes) -> Call:
+        call = await decoded(len(body), self.surface.decode, body, self._limits)
+        self._options = call.options
+        return replace(call, request=replace(call.request, tenant=self._tenant))
+
+    async def submit(self, call: Call) -> DeltaStream:
+        return await self._provider.stream(call.request)
+
+    def follow(self, stream: DeltaStream) -> DeltaStream:
+        return stream
+
+    async def whole(self, stream: DeltaStream) -> bytes | Error:
+        answer = await collect(stream)
+        return answer.error or self.surface.encode_answer(answer, self._options)
+
+
+class AnswerRoute:
+    """An ASGI endpoint that answers one wire format. ``exchange`` makes the exchange of a tenant's request."""
+
+    def __init__(self, name: str, exchange: Callable[[str], Exchange], metrics: Metrics, settings: Settings) -> None:
+        self._name = name
+        self._exchange = exchange
         self._metrics = metrics
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._settings
+        exchange = self._exchange(tenant_of(scope))
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
             since = time.perf_counter()
-            call = await until_gone(receive, decoded(len(body), self._surface.decode, body, settings.limits))
+            call = await until_gone(receive, exchange.decode(body))
             del body
-            source = await self._open(call.request, receive)
+            source = await opened(receive, exchange.submit(call))
         except ClientGone:
-            self._metrics.request(self._surface.NAME, "cancelled")
+            self._metrics.request(self._name, "cancelled")
             raise
         except ApiError as error:
-            self._metrics.request(self._surface.NAME, "refused" if error.status < 500 else "failed")
-            await error_response(error, self._surface)(scope, receive, send)
+            self._metrics.request(self._name, "refused" if error.status < 500 else "failed")
+            await error_response(in_words_of(exchange.surface, error), exchange.surface)(scope, receive, send)
             return
         except Exception:
-            self._metrics.request(self._surface.NAME, "failed")
+            self._metrics.request(self._name, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = self._metrics.measured(source, self._surface.NAME, call.request.choices, since)
+        stream = exchange.follow(self._metrics.measured(source, self._name, call.request.choices, since))
         if call.options.stream:
             response = sse_response(
                 stream,
-                surface=self._surface,
+                surface=exchange.surface,
                 options=call.options,
                 keep_alive_seconds=settings.keep_alive_seconds,
             )
             await response(scope, receive, send)
         else:
-            await (await self._whole(stream, call, receive))(scope, receive, send)
+            await (await _whole(exchange, stream, receive))(scope, receive, send)
 
-    async def _open(self, request: Request, receive: Receive) -> DeltaStream:
-        """The provider's stream; one that arrives when nobody waits for it any more is closed."""
-        opening = asyncio.ensure_future(self._provider.stream(request))
-        try:
-            return await until_gone(receive, opening)
-        except BaseException:
-            if opening.done() and not opening.cancelled() and opening.exception() is None:
-                await opening.result().aclose()
-            raise
 
-    async def _whole(self, stream: DeltaStream, call: Call, receive: Receive) -> Response:
-        """The folded answer, or the failure that ended it."""
-        try:
-            answer = await until_gone(receive, collect(stream))
-        except asyncio.CancelledError:
-            return error_response(shutting_down(), self._surface)
-        finally:
-            await stream.aclose()
-        if answer.error is None:
-            return Response(self._surface.encode_answer(answer, call.options), media_type="application/json")
-        error = answer.error
-        if not 400 <= error.status <= 599:
-            return error_response(internal_error(), self._surface)
-        return error_response(problem_of(error), self._surface)
+async def _whole(exchange: Exchange, stream: DeltaStream, receive: Receive) -> Response:
+    """The folded answer, or the failure that ended it."""
+    surface = exchange.surface
+    try:
+        answer = await until_gone(receive, exchange.whole(stream))
+    except asyncio.CancelledError:
+        return error_response(shutting_down(), surface)
+    finally:
+        await stream.aclose()
+    if isinstance(answer, bytes):
+        return Response(answer, media_type="application/json")
+    if not 400 <= answer.status <= 599:
+        return error_response(internal_error(), surface)
+    return error_response(problem_of(answer), surface)
 
 
 def warned(send: Send, warnings: Sequence[str]) -> Send:
@@ -109,19 +155,3 @@ def warned(send: Send, warnings: Sequence[str]) -> Send:
         await send(message)
 
     return sending
-
-
-async def until_gone(receive: Receive, work: Awaitable[T]) -> T:
-    """Await ``work``, but cancel it as soon as the client leaves. Raises `ClientGone` then."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(disconnected(receive))
-    try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGone
-        return working.result()
-    finally:
-        leaving.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from millstream.ir.provider import Provider
-from millstream.server.answers import AnswerRoute
+from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.docs.routes import DocsRoutes
 from millstream.server.errors import on_http_exception
 from millstream.server.info import EngineHealth, InfoRoutes
@@ -38,7 +40,11 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     store = SqliteStore(settings.store_path, settings.store)
     responses = ResponsesRoutes(provider, metrics, settings, store)
     routes = [
-        Route(path, AnswerRoute(surface, provider, metrics, settings), methods=["POST"])
+        Route(
+            path,
+            AnswerRoute(surface.NAME, partial(PlainExchange, surface, provider, settings.limits), metrics, settings),
+            methods=["POST"],
+        )
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)

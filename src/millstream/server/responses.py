@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
 
 from millstream.ir.deltas import Delta, Error
-from millstream.ir.errors import ApiError, invalid, model_not_found
-from millstream.ir.guard import problem_of
+from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import ChatRequest
-from millstream.server.answers import until_gone
-from millstream.server.body import ClientGone, read_body
+from millstream.server.answers import AnswerRoute
 from millstream.server.decoding import decoded
-from millstream.server.errors import error_response, internal_error
-from millstream.server.lifecycle import shutting_down
+from millstream.server.errors import error_response
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, StoredAnswer
@@ -32,13 +26,11 @@ from millstream.server.truncation import stream_truncated
 from millstream.surfaces import responses as surface
 from millstream.surfaces.openai_common import to_json
 from millstream.surfaces.responses import ResponsesEncoder, ResponsesOptions
-from millstream.surfaces.sse import sse_response
-from millstream.surfaces.wire import Call, WireOptions
+from millstream.surfaces.wire import Call, Limits, Surface, WireOptions
 
 log = logging.getLogger("millstream.server")
 
 PATH = "/v1/responses"
-WARNING_HEADER = b"x-millstream-warning"
 
 
 class ResponsesRoutes:
@@ -53,13 +45,16 @@ class ResponsesRoutes:
     def routes(self) -> list[Route]:
         """What to mount."""
         return [
-            Route(PATH, _Create(self._provider, self._metrics, self._settings, self._store), methods=["POST"]),
+            Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._metrics, self._settings), methods=["POST"]),
             *(Route(f"{PATH}/{name}", self.unknown, methods=["POST"]) for name in ("compact", "input_tokens")),
             Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
             Route(PATH + "/{id}", self.delete, methods=["DELETE"]),
             Route(PATH + "/{id}/input_items", self.input_items, methods=["GET"]),
             Route(PATH + "/{id}/cancel", self.cancel, methods=["POST"]),
         ]
+
+    def _exchange(self, tenant: str) -> ResponsesExchange:
+        return ResponsesExchange(self._provider, self._store, self._settings.limits, tenant)
 
     async def unknown(self, request: HttpRequest) -> Response:
         """Paths that would else look like a response's id."""
@@ -113,94 +108,67 @@ class ResponsesRoutes:
         return error_response(invalid("Only responses made with background: true can be cancelled.", param="id"))
 
 
-class _Create:
-    """`POST /v1/responses`."""
+class ResponsesExchange:
+    """`POST /v1/responses`: it may continue stored answers, and may be kept."""
 
-    def __init__(self, provider: Provider, metrics: Metrics, settings: Settings, store: AnswerStore) -> None:
+    def __init__(self, provider: Provider, store: AnswerStore, limits: Limits, tenant: str) -> None:
         self._provider = provider
-        self._metrics = metrics
-        self._settings = settings
         self._store = store
+        self._limits = limits
+        self._tenant = tenant
+        self._surface: Surface = surface
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        settings = self._settings
-        tenant = tenant_of(scope)
-        try:
-            body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            since = time.perf_counter()
-            call = await until_gone(receive, self._decode(body, tenant))
-            del body
-            source = await until_gone(receive, self._submit(call))
-        except ClientGone:
-            self._metrics.request(surface.NAME, "cancelled")
-            raise
-        except ApiError as error:
-            self._metrics.request(surface.NAME, "refused" if error.status < 500 else "failed")
-            if error.param == "messages":  # the provider's word for what is `input` here
-                error.param = "input"
-            await error_response(error, surface)(scope, receive, send)
-            return
-        options = call.options
-        assert isinstance(options, ResponsesOptions)
-        encoder = ResponsesEncoder(options, write=options.stream)
-        measured = self._metrics.measured(source, surface.NAME, 1, since)
-        stream = _Stored(measured, encoder, options, tenant, self._store) if options.store else measured
-        send = _warning(send, options.warnings)
-        if options.stream:
-            response = sse_response(
-                stream,
-                surface=_Prepared(encoder),
-                options=options,
-                keep_alive_seconds=settings.keep_alive_seconds,
-            )
-            await response(scope, receive, send)
-        else:
-            await (await self._whole(stream, encoder, receive))(scope, receive, send)
+    @property
+    def surface(self) -> Surface:
+        return self._surface
 
-    async def _decode(self, body: bytes, tenant: str) -> Call:
+    async def decode(self, body: bytes) -> Call:
         """The call, with what it needs of the store."""
-        parsed = await decoded(len(body), surface.parse, body)
+        parsed = await decoded(len(body), surface.parse, body, self._limits)
         history = []
         if parsed.previous_response_id is not None:
-            found = await self._store.history(tenant, parsed.previous_response_id)
+            found = await self._store.history(self._tenant, parsed.previous_response_id)
             if isinstance(found, str):
                 raise surface.previous_response_not_found(found)
             history = found
-        stored = await self._store.find_items(tenant, parsed.references)
+        stored = await self._store.find_items(self._tenant, parsed.references)
         size = len(body) + sum(map(len, history)) * 64
-        call = await decoded(size, surface.build, parsed, self._settings.limits, history=history, stored=stored)
-        return Call(msgspec.structs.replace(call.request, tenant=tenant), call.options)
-
-    async def _submit(self, call: Call) -> DeltaStream:
-        request, options = call.request, call.options
-        assert isinstance(request, ChatRequest)
+        call = await decoded(size, surface.build, parsed, self._limits, history=history, stored=stored)
+        options = call.options
         assert isinstance(options, ResponsesOptions)
-        served = [card.id for card in self._provider.models()]
-        if request.model not in served:
-            raise model_not_found(request.model, served)
-        if options.truncate:
+        self._options = options
+        self._encoder = ResponsesEncoder(options, write=options.stream)
+        self._surface = _Prepared(self._encoder)
+        return replace(call, request=replace(call.request, tenant=self._tenant))
+
+    async def submit(self, call: Call) -> DeltaStream:
+        request = call.request
+        assert isinstance(request, ChatRequest)
+        if self._options.truncate:
             return await stream_truncated(self._provider, request)
         return await self._provider.stream(request)
 
-    async def _whole(self, stream: DeltaStream, encoder: ResponsesEncoder, receive: Receive) -> Response:
-        """The response object, or the failure that ended it."""
-        try:
-            problem = await until_gone(receive, _drive(stream, encoder))
-        except asyncio.CancelledError:
-            return error_response(shutting_down(), surface)
-        finally:
-            await stream.aclose()
-        if problem is None:
-            return _json(to_json(encoder.response()))
-        if not 400 <= problem.status <= 599:
-            return error_response(internal_error(), surface)
-        return error_response(problem_of(problem), surface)
+    def follow(self, stream: DeltaStream) -> DeltaStream:
+        if not self._options.store:
+            return stream
+        return _Stored(stream, self._encoder, self._options, self._tenant, self._store)
+
+    async def whole(self, stream: DeltaStream) -> bytes | Error:
+        """The response object: what the events would have told, so that log probabilities stay with their text."""
+        problem: Error | None = None
+        async for delta in stream:
+            self._encoder.encode(delta)
+            if isinstance(delta, Error):
+                problem = delta
+        self._encoder.end()
+        return problem or to_json(self._encoder.response())
 
 
 class _Prepared:
     """The surface of one response, whose encoder is there already: the store reads from it what was sent."""
 
     NAME = surface.NAME
+    FIELD_NAMES = surface.FIELD_NAMES
     decode = staticmethod(surface.decode)
     encode_answer = staticmethod(surface.encode_answer)
     encode_error = staticmethod(surface.encode_error)
@@ -271,32 +239,6 @@ class _Stored:
 def _half_a_call(item: dict[str, Any]) -> bool:
     """Its arguments are cut: a conversation that goes on must not hold it."""
     return item["type"] in ("function_call", "custom_tool_call") and item["status"] == "incomplete"
-
-
-async def _drive(stream: DeltaStream, encoder: ResponsesEncoder) -> Error | None:
-    """Read a stream to its end; the error that ended it."""
-    problem: Error | None = None
-    async for delta in stream:
-        encoder.encode(delta)
-        if isinstance(delta, Error):
-            problem = delta
-    encoder.end()
-    return problem
-
-
-def _warning(send: Send, warnings: tuple[str, ...]) -> Send:
-    """Tell in a header what was left out."""
-    if not warnings:
-        return send
-    log.info("%s", "; ".join(warnings))
-
-    async def warned(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [(WARNING_HEADER, warning.encode("latin-1", "replace")) for warning in warnings]
-            message = {**message, "headers": [*message.get("headers", ()), *headers]}
-        await send(message)
-
-    return warned
 
 
 def _page_of(request: HttpRequest) -> tuple[int, str | None, bool]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -10,11 +11,12 @@ from starlette.types import Receive, Scope, Send
 
 from millstream.ir.errors import ApiError
 from millstream.ir.provider import PromptTools, Provider
-from millstream.server.answers import until_gone, warned
+from millstream.server.answers import warned
 from millstream.server.body import ClientGone, read_body
 from millstream.server.decoding import decoded
 from millstream.server.dialect import surface_of
 from millstream.server.errors import error_response
+from millstream.server.leaving import until_gone
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.surfaces import anthropic_messages, texts
@@ -87,7 +89,7 @@ class _TextRoute:
     """An ASGI endpoint around a handler."""
 
     def __init__(
-        self, name: str, handler: Callable[[bytes], Awaitable[Reply]], metrics: Metrics, settings: Settings
+        self, name: str, handler: Callable[[bytes], Coroutine[Any, Any, Reply]], metrics: Metrics, settings: Settings
     ) -> None:
         self._name = name
         self._handler = handler

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import ApiError, invalid, missing
 from millstream.ir.request import Message, ToolCall
 from millstream.ir.turns import join_texts, merge_neighbours
 from millstream.surfaces.anthropic_common import carried_thinking
@@ -84,7 +84,7 @@ def conversation(wire: Sequence[WireMessage], tools: Toolbox) -> list[Message]:
             shown = message.role[:64]
             raise invalid(f"{path}.role must be one of {', '.join(ROLES)}, got {shown!r}.", param=f"{path}.role")
         if message.content is None and message.role != "system":
-            raise _missing(f"{path}.content")
+            raise missing(f"{path}.content")
         blocks = _blocks(message.content)
         if message.role == "assistant":
             added = [_assistant(blocks, path)]
@@ -120,9 +120,9 @@ def _assistant(blocks: list[WireBlock], path: str) -> Message:
 
 def _call(block: WireBlock, path: str) -> ToolCall:
     if not block.id:
-        raise _missing(f"{path}.id")
+        raise missing(f"{path}.id")
     if not block.name:
-        raise _missing(f"{path}.name")
+        raise missing(f"{path}.name")
     arguments = bytes(block.input).decode() or "{}"
     if not arguments.startswith("{"):
         raise invalid(f"{path}.input must be an object.", param=f"{path}.input")
@@ -144,7 +144,7 @@ def _user(blocks: list[WireBlock], tools: Toolbox, path: str) -> list[Message]:
 
 def _result(block: WireBlock, tools: Toolbox, path: str) -> Message:
     if not block.tool_use_id:
-        raise _missing(f"{path}.tool_use_id")
+        raise missing(f"{path}.tool_use_id")
     content = block.content
     if content is None or isinstance(content, str):
         text = content or ""
@@ -158,7 +158,7 @@ def _result_part(part: WireBlock, tools: Toolbox, path: str) -> str:
     if part.type != "tool_reference":
         return _text(part, path)
     if not part.tool_name:
-        raise _missing(f"{path}.tool_name")
+        raise missing(f"{path}.tool_name")
     tools.offer(part.tool_name, f"{path}.tool_name")
     return part.tool_name
 
@@ -192,7 +192,7 @@ def _text(block: WireBlock, path: str) -> str:
     if block.type != "text":
         raise _unsupported(block.type, path)
     if block.text is None:
-        raise _missing(f"{path}.text")
+        raise missing(f"{path}.text")
     return block.text
 
 
@@ -208,7 +208,3 @@ def _unsupported(kind: str, path: str) -> ApiError:
     return invalid(
         f"{path}: blocks of type {kind[:64]!r} are not supported here.", param=path, code="unsupported_parameter"
     )
-
-
-def _missing(path: str) -> ApiError:
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.ir.deltas import (
@@ -32,9 +33,10 @@ from millstream.surfaces.openai_common import to_json
 from millstream.surfaces.partial_json import as_object, is_object
 from millstream.surfaces.wire import WireOptions
 
-__all__ = ["NAME", "decode", "decode_count", "encode_answer", "encode_error", "stream_encoder"]
+__all__ = ["FIELD_NAMES", "NAME", "decode", "decode_count", "encode_answer", "encode_error", "stream_encoder"]
 
 NAME = "messages"
+FIELD_NAMES: Mapping[str, str] = {"response_format": "output_config.format", "stop": "stop_sequences"}
 
 _PING = event("ping", {})
 _STOP = event("message_stop", {})

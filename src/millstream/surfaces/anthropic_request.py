@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, ResponseFormat, Sampling
 from millstream.surfaces.anthropic_conversation import WireBlock, WireMessage, conversation, system_message
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
@@ -19,6 +19,8 @@ from millstream.surfaces.openai_params import (
     sampling,
     stop_strings,
 )
+from millstream.surfaces.schemas import schema_format
+from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
@@ -67,7 +69,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     """
     wire = decode_body(body, MessagesBody, MESSAGES_FIELDS)
     if wire.max_tokens is None:
-        raise invalid("max_tokens is required.", param="max_tokens", code="missing_required_parameter")
+        raise missing("max_tokens")
     call = _call(wire, _sampling(wire, limits), limits)
     if wire.messages and wire.messages[-1].role == "assistant":
         raise invalid(
@@ -89,11 +91,9 @@ def decode_count(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008 
 
 def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
     if not wire.messages:
-        raise (
-            _missing("messages") if wire.messages is None else invalid("messages must not be empty.", param="messages")
-        )
+        raise missing("messages") if wire.messages is None else invalid("messages must not be empty.", param="messages")
     check_count("messages", len(wire.messages), limits.messages)
-    tools = Toolbox(wire.tools)
+    tools = Toolbox(wire.tools, limits)
     turns: list[Message] = [*system_message(wire.system), *conversation(wire.messages, tools)]
     if not turns:
         raise invalid("messages must not be empty.", param="messages")
@@ -104,8 +104,8 @@ def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
         tools=tools.tools(choice),
         tool_choice=choice,
         parallel_tool_calls=parallel,
-        response_format=_response_format(wire),
-        template_kwargs=_template_kwargs(wire),
+        response_format=_response_format(wire, limits),
+        template_kwargs=_template_kwargs(wire, limits),
         sampling=sampling,
     )
     hidden = wire.thinking is not None and wire.thinking.display == "omitted"
@@ -123,8 +123,9 @@ def _sampling(wire: MessagesBody, limits: Limits) -> Sampling:
     return msgspec.structs.replace(drawn, stop=stops)
 
 
-def _template_kwargs(wire: MessagesBody) -> dict[str, Any]:
-    kwargs: dict[str, Any] = {}
+def _template_kwargs(wire: MessagesBody, limits: Limits) -> dict[str, Any]:
+    effort = wire.output_config.effort if wire.output_config is not None else None
+    kwargs = template_kwargs(None, effort, limits)
     thinking = wire.thinking
     if thinking is not None:
         if thinking.type not in THINKING:
@@ -136,16 +137,14 @@ def _template_kwargs(wire: MessagesBody) -> dict[str, Any]:
         kwargs["enable_thinking"] = kwargs["thinking"] = THINKING[thinking.type]
         if thinking.type == "enabled":
             if thinking.budget_tokens is None:
-                raise _missing("thinking.budget_tokens")
+                raise missing("thinking.budget_tokens")
             if thinking.budget_tokens < 1:
                 raise invalid("thinking.budget_tokens must be at least 1.", param="thinking.budget_tokens")
             kwargs["thinking_budget"] = thinking.budget_tokens
-    if wire.output_config is not None and wire.output_config.effort is not None:
-        kwargs["reasoning_effort"] = wire.output_config.effort
     return kwargs
 
 
-def _response_format(wire: MessagesBody) -> ResponseFormat:
+def _response_format(wire: MessagesBody, limits: Limits) -> ResponseFormat:
     path, form = "output_config.format", wire.output_config.format if wire.output_config else None
     if form is None:
         path, form = "output_format", wire.output_format
@@ -153,10 +152,4 @@ def _response_format(wire: MessagesBody) -> ResponseFormat:
         return ResponseFormat()
     if form.type != "json_schema":
         raise invalid(f"{path}.type must be json_schema, got {form.type[:64]!r}.", param=f"{path}.type")
-    if form.schema is None:
-        raise _missing(f"{path}.schema")
-    return ResponseFormat("json_schema", schema=form.schema)
-
-
-def _missing(path: str) -> ApiError:
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")
+    return schema_format(form.schema, f"{path}.schema", limits)

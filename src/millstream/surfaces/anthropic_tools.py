@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import Tool, ToolChoice
+from millstream.surfaces.schemas import check_parameters, check_tool_count
+from millstream.surfaces.wire import Limits
 
 TOOL_NAME_LENGTH = 256
 
@@ -30,7 +32,8 @@ class WireToolChoice(msgspec.Struct, frozen=True):
 class Toolbox:
     """Tools as a conversation changes them: a deferred tool is offered once something names it."""
 
-    def __init__(self, wire: list[WireTool] | None) -> None:
+    def __init__(self, wire: list[WireTool] | None, limits: Limits) -> None:
+        self._limits = limits
         self.warnings: list[str] = []
         self._declared: dict[str, Tool] = {}
         self._offered: dict[str, None] = {}
@@ -48,14 +51,16 @@ class Toolbox:
             )
             return
         if not wire.name:
-            raise _missing(f"{path}.name")
+            raise missing(f"{path}.name")
         if len(wire.name) > TOOL_NAME_LENGTH:
             raise invalid(f"{path}.name: a name has at most {TOOL_NAME_LENGTH} characters.", param=f"{path}.name")
         if wire.input_schema is None:
-            raise _missing(f"{path}.input_schema")
+            raise missing(f"{path}.input_schema")
         if wire.name in self._declared:
             raise invalid(f"{path}.name: two tools have the name {wire.name[:64]!r}.", param=f"{path}.name")
+        check_parameters(wire.input_schema, f"{path}.input_schema", self._limits)
         self._declared[wire.name] = Tool(wire.name, wire.description, wire.input_schema, wire.strict)
+        check_tool_count(len(self._declared), self._limits)
         if not wire.defer_loading:
             self._offered[wire.name] = None
 
@@ -94,7 +99,7 @@ class Toolbox:
                 f"tool_choice.type must be auto, any, tool or none, got {wire.type[:64]!r}.", param="tool_choice.type"
             )
         if not wire.name:
-            raise _missing("tool_choice.name")
+            raise missing("tool_choice.name")
         if wire.name in self._foreign:
             raise invalid(
                 f"tool_choice: {wire.name[:64]!r} is a tool of Anthropic's servers, which is not here.",
@@ -104,7 +109,3 @@ class Toolbox:
         if wire.name not in self._declared:
             raise invalid(f"tool_choice: no tool has the name {wire.name[:64]!r}.", param="tool_choice.name")
         return ToolChoice("required", (wire.name,)), parallel
-
-
-def _missing(path: str) -> ApiError:
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.ir.deltas import (
@@ -15,12 +16,11 @@ from millstream.ir.deltas import (
     ToolCallArgs,
     ToolCallStart,
 )
-from millstream.ir.fold import Answer, ChoiceAnswer
+from millstream.ir.fold import Answer, ChoiceAnswer, UsageCounter
 from millstream.surfaces.openai_chat_request import decode
 from millstream.surfaces.openai_common import (
     DONE,
     Envelope,
-    UsageCounter,
     chat_logprobs,
     data_frame,
     encode_error,
@@ -31,9 +31,10 @@ from millstream.surfaces.openai_common import (
 from millstream.surfaces.sse import comment
 from millstream.surfaces.wire import WireOptions
 
-__all__ = ["NAME", "decode", "encode_answer", "encode_error", "stream_encoder"]
+__all__ = ["FIELD_NAMES", "NAME", "decode", "encode_answer", "encode_error", "stream_encoder"]
 
 NAME = "chat_completions"
+FIELD_NAMES: Mapping[str, str] = {}
 
 DATA_PING_SECONDS = 60.0
 """Some clients do not count comments as life: after this silence an empty delta goes out instead."""

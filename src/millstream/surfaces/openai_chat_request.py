@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from millstream.ir.errors import invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
 from millstream.surfaces.openai_params import (
@@ -22,12 +22,11 @@ from millstream.surfaces.openai_tools import (
     WireResponseFormat,
     WireTool,
     WireToolChoice,
-    missing,
     response_format,
     tool_choice,
     tools,
 )
-from millstream.surfaces.template_variables import template_variables
+from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 ROLES: tuple[str, ...] = get_args(Role)
@@ -95,7 +94,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         tool_choice=tool_choice(wire.tool_choice, declared),
         parallel_tool_calls=wire.parallel_tool_calls is not False,
         response_format=response_format(wire.response_format, limits),
-        template_kwargs=_template_kwargs(wire, limits),
+        template_kwargs=template_kwargs(wire.chat_template_kwargs, wire.reasoning_effort, limits),
         sampling=sampling(wire, limits, max_tokens=max_tokens, max_name=max_name),
         # Running usage is counted from the ids of each delta.
         output=Output(logprobs=logprobs, token_ids=token_ids or running),
@@ -124,16 +123,9 @@ def _logprobs(wire: ChatBody, limits: Limits) -> int | None:
     return top or 0
 
 
-def _template_kwargs(wire: ChatBody, limits: Limits) -> dict[str, Any]:
-    kwargs = template_variables(wire.chat_template_kwargs, limits)
-    if wire.reasoning_effort is not None:
-        kwargs.setdefault("reasoning_effort", wire.reasoning_effort)
-    return kwargs
-
-
 def _messages(wire: list[WireMessage] | None, limits: Limits) -> tuple[Message, ...]:
     if wire is None:
-        raise invalid("messages is required.", param="messages", code="missing_required_parameter")
+        raise missing("messages")
     if not wire:
         raise invalid("messages must not be empty.", param="messages")
     check_count("messages", len(wire), limits.messages)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.deltas import Delta, Error, Finish, Start, TokenLogprob, Usage
+from millstream.ir.deltas import Error, TokenLogprob, Usage
 from millstream.ir.errors import ApiError
 
 _encode = msgspec.json.Encoder().encode
@@ -138,38 +138,3 @@ class Envelope:
         }
         # `{…,"choices":[` as text, so that a chunk is a join and not a serialisation.
         self.open_choices = b"data: " + to_json(self.head)[:-1] + b',"choices":['
-
-
-class UsageCounter:
-    """Usage over all choices as deltas pass: each prompt once, completions summed; final numbers beat counted ones."""
-
-    def __init__(self, choices: int) -> None:
-        self.open_choices = choices
-        self._prompt = self._cached = 0
-        self._running: dict[int, int] = {}
-        self._final: dict[int, Usage] = {}
-
-    def feed(self, delta: Delta) -> None:
-        if isinstance(delta, Start):
-            self._prompt += delta.prompt_tokens
-            self._cached += delta.cached_tokens
-        elif isinstance(delta, Finish):
-            if not self._final and not self._prompt:
-                self._prompt, self._cached = delta.usage.prompt_tokens, delta.usage.cached_tokens
-            self._final[delta.choice] = delta.usage
-            self.open_choices -= 1
-        else:
-            ids = getattr(delta, "token_ids", ())
-            if ids:
-                choice = delta.choice  # type: ignore[union-attr]
-                self._running[choice] = self._running.get(choice, 0) + len(ids)
-
-    @property
-    def total(self) -> Usage:
-        open_tokens = sum(count for choice, count in self._running.items() if choice not in self._final)
-        return Usage(
-            prompt_tokens=self._prompt,
-            completion_tokens=open_tokens + sum(usage.completion_tokens for usage in self._final.values()),
-            cached_tokens=self._cached,
-            reasoning_tokens=sum(usage.reasoning_tokens for usage in self._final.values()),
-        )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning
-from millstream.ir.errors import invalid
-from millstream.ir.fold import Answer, ChoiceAnswer, Text, Thinking
+from millstream.ir.errors import invalid, missing
+from millstream.ir.fold import Answer, ChoiceAnswer, Text, Thinking, UsageCounter
 from millstream.ir.request import CompletionRequest, Output
 from millstream.surfaces.openai_common import (
     DONE,
     Envelope,
     LegacyLogprobs,
-    UsageCounter,
     data_frame,
     encode_error,
     error_frame,
@@ -32,9 +32,10 @@ from millstream.surfaces.openai_params import (
 from millstream.surfaces.sse import comment
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
-__all__ = ["NAME", "decode", "encode_answer", "encode_error", "stream_encoder"]
+__all__ = ["FIELD_NAMES", "NAME", "decode", "encode_answer", "encode_error", "stream_encoder"]
 
 NAME = "completions"
+FIELD_NAMES: Mapping[str, str] = {}
 
 DEFAULT_MAX_TOKENS = 16
 
@@ -113,7 +114,7 @@ def _check_size(request: CompletionRequest, limits: Limits) -> None:
 def _prompts(wire: str | list[Any] | None) -> tuple[str | tuple[int, ...], ...]:
     """The prompts of the four forms: a string, strings, token ids, lists of token ids."""
     if wire is None:
-        raise invalid("prompt is required.", param="prompt", code="missing_required_parameter")
+        raise missing("prompt")
     if wire == []:
         raise invalid("prompt must not be an empty list.", param="prompt")
     if isinstance(wire, str):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import ApiError, invalid, missing
 from millstream.ir.request import Sampling
 from millstream.surfaces.fields import FieldTable, check_fields
 from millstream.surfaces.wire import Limits
@@ -80,10 +80,9 @@ def wrong_type(error: msgspec.ValidationError) -> ApiError:
     """A 400 that names the field by path: ``messages[2].role: expected str, got int``."""
     match = _TYPE_ERROR.match(str(error))
     what, path = (match["what"], (match["path"] or "").lstrip(".")) if match else (str(error), "")
-    missing = _MISSING.match(what)
-    if missing:
-        param = f"{path}.{missing['name']}" if path else missing["name"]
-        return invalid(f"{param} is required.", param=param, code="missing_required_parameter")
+    absent = _MISSING.match(what)
+    if absent:
+        return missing(f"{path}.{absent['name']}" if path else absent["name"])
     unknown = _UNKNOWN.match(what)
     if unknown:
         param = f"{path}.{unknown['name'][:64]}"

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ResponseFormat, Tool, ToolChoice
-from millstream.surfaces.openai_params import check_depth
+from millstream.surfaces.schemas import check_parameters, check_tool_count, schema_format
 from millstream.surfaces.wire import Limits
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -50,7 +50,7 @@ class WireToolChoice(msgspec.Struct, frozen=True):
 
 class WireJsonSchema(msgspec.Struct, frozen=True):
     name: str | None = None
-    schema: dict[str, Any] | None = None
+    schema: dict[str, Any] | bool | None = None
     strict: bool | None = None
 
 
@@ -68,8 +68,7 @@ def tools(wire: list[WireTool] | None, limits: Limits) -> tuple[Tool, ...]:
     Raises:
         ApiError: 400 for a tool that is no function, a bad or repeated name, a schema that is no object's.
     """
-    if wire is not None and len(wire) > limits.tools:
-        raise invalid(f"tools: at most {limits.tools} are allowed, got {len(wire)}.", param="tools")
+    check_tool_count(len(wire or ()), limits)
     declared: dict[str, Tool] = {}
     for position, entry in enumerate(wire or ()):
         path = f"tools[{position}]"
@@ -95,14 +94,7 @@ def _tool(wire: WireTool, path: str, limits: Limits) -> Tool:
             f"{path}.function.name must be 1 to 64 letters, digits, '_' or '-', got {function.name[:80]!r}.",
             param=f"{path}.function.name",
         )
-    if function.parameters is not None:
-        where = f"{path}.function.parameters"
-        check_depth(where, function.parameters, limits.schema_depth)
-        kind = function.parameters.get("type", "object")
-        if kind != "object":
-            raise invalid(
-                f"{where} must be the schema of an object (type 'object'), got type {str(kind)[:64]!r}.", param=where
-            )
+    check_parameters(function.parameters, f"{path}.function.parameters", limits)
     return Tool(function.name, function.description, function.parameters, function.strict)
 
 
@@ -177,8 +169,7 @@ def response_format(wire: WireResponseFormat | None, limits: Limits) -> Response
         case "json_object" if wire.schema is None:
             return ResponseFormat("json_object")
         case "json_object":  # llama.cpp's way to give a schema
-            check_depth("response_format.schema", wire.schema, limits.schema_depth)
-            return ResponseFormat("json_schema", schema=wire.schema)
+            return schema_format(wire.schema, "response_format.schema", limits)
         case "json_schema":
             return _json_schema(wire.json_schema, limits)
         case "regex":
@@ -197,18 +188,10 @@ def _json_schema(wire: WireJsonSchema | None, limits: Limits) -> ResponseFormat:
     path = "response_format.json_schema"
     if wire is None:
         raise missing(path)
-    if wire.schema is None:
-        raise missing(f"{path}.schema")
-    check_depth(f"{path}.schema", wire.schema, limits.schema_depth)
-    return ResponseFormat("json_schema", schema=wire.schema, name=wire.name, strict=wire.strict)
+    return schema_format(wire.schema, f"{path}.schema", limits, name=wire.name, strict=wire.strict)
 
 
 def _given(text: str | None, path: str) -> str:
     if not text:
         raise missing(path)
     return text
-
-
-def missing(path: str) -> ApiError:
-    """A 400 for a field that has to be there."""
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")

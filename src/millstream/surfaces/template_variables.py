@@ -36,3 +36,17 @@ def template_variables(wire: dict[str, Any] | None, limits: Limits) -> dict[str,
         if not name.isidentifier() or name.startswith("_") or keyword.iskeyword(name):
             raise invalid(f"{FIELD}: {name[:_SHOWN]!r} is no name of a variable.", param=param)
     return variables
+
+
+def template_kwargs(wire: dict[str, Any] | None, effort: str | None, limits: Limits) -> dict[str, Any]:
+    """The caller's variables, and the reasoning effort under the names that templates know.
+
+    Raises:
+        ApiError: 400 that names the variable.
+    """
+    kwargs = template_variables(wire, limits)
+    if effort is not None:
+        kwargs.setdefault("reasoning_effort", effort)
+        if effort == "none":
+            kwargs.setdefault("enable_thinking", False)
+    return kwargs

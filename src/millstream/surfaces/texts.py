@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from millstream.ir.errors import invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest
 from millstream.surfaces import openai_chat
 from millstream.surfaces.fields import Field, FieldTable, field_table
@@ -103,7 +103,7 @@ def decode_detokenize(body: bytes) -> DetokenizeAsk:
     """Raises `ApiError` (400) that names the field at fault."""
     wire = decode_body(body, DetokenizeBody, DETOKENIZE_FIELDS)
     if wire.tokens is None:
-        raise invalid("tokens is required.", param="tokens", code="missing_required_parameter")
+        raise missing("tokens")
     return DetokenizeAsk(model=wire.model, tokens=token_ids("tokens", wire.tokens))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -82,6 +83,8 @@ class Surface(Protocol):
     """One wire format. The modules of this package are surfaces: pass the module itself."""
 
     NAME: str
+    FIELD_NAMES: Mapping[str, str]
+    """The surface's names of request fields, where they differ from those of the IR (which are chat's)."""
 
     def decode(self, body: bytes, limits: Limits = ...) -> Call:
         """Raises `ApiError` (400) that names the field at fault."""
@@ -100,3 +103,14 @@ class Surface(Protocol):
     def encode_error(self, error: ApiError) -> bytes:
         """The body of a failure."""
         ...
+
+
+def in_words_of(surface: Surface, error: ApiError) -> ApiError:
+    """A provider's refusal with the field at fault under the surface's own name."""
+    field = error.param or ""
+    own = surface.FIELD_NAMES.get(field)
+    if own is not None:
+        error.param = own
+        if error.message.startswith(field):
+            error.message = own + error.message.removeprefix(field)
+    return error

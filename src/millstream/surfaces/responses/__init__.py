@@ -6,7 +6,7 @@ The package is a surface. A server that stores answers uses `parse` and `build` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from millstream.ir.deltas import Content, Delta, Finish, Reasoning, Refusal, ToolCallArgs, ToolCallStart
 from millstream.ir.errors import ApiError, invalid
@@ -18,6 +18,7 @@ from millstream.surfaces.responses.stream import ResponsesEncoder
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 __all__ = [
+    "FIELD_NAMES",
     "NAME",
     "ParsedRequest",
     "ResponsesEncoder",
@@ -32,6 +33,11 @@ __all__ = [
 ]
 
 NAME = "responses"
+FIELD_NAMES: Mapping[str, str] = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+}
 
 
 def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immutable)
@@ -40,7 +46,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     Raises:
         ApiError: 400 with the path of the field at fault.
     """
-    parsed = parse(body)
+    parsed = parse(body, limits)
     if parsed.previous_response_id is not None:
         raise previous_response_not_found(parsed.previous_response_id)
     return build(parsed, limits)

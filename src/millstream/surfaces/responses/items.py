@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import ApiError, invalid, missing
 from millstream.ir.request import Message, ToolCall
 from millstream.surfaces.responses.tools import ToolSet
 
@@ -302,7 +302,7 @@ def _with_id(body: Item, wanted: str | None, taken: set[str]) -> Item:
 
 def _required(value: Any, path: str) -> Any:
     if value is None:
-        raise invalid(f"{path} is required.", param=path, code="missing_required_parameter")
+        raise missing(path)
     return value
 
 

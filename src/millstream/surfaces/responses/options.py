@@ -49,8 +49,7 @@ class ResponsesOptions(WireOptions, frozen=True, kw_only=True):
     """``echo``: fields of the request that the response object repeats. ``names``: the client's names of tools by the
     model's. ``summary``: reasoning is sent as its own summary too. ``sealed``: reasoning carries
     ``encrypted_content``. ``store``: the client wants it kept. ``previous``: the response that it continues.
-    ``input_items``: the regular items of the request's own input. ``truncate``: drop the oldest turns if needed.
-    ``warnings``: what was ignored that changes the answer, one line each."""
+    ``input_items``: the regular items of the request's own input. ``truncate``: drop the oldest turns if needed."""
 
     echo: dict[str, Any] = msgspec.field(default_factory=dict)
     names: dict[str, ToolName] = msgspec.field(default_factory=dict)
@@ -60,7 +59,6 @@ class ResponsesOptions(WireOptions, frozen=True, kw_only=True):
     previous: str | None = None
     input_items: tuple[Item, ...] = ()
     truncate: bool = False
-    warnings: tuple[str, ...] = ()
 
 
 def echo_of(changes: dict[str, Any]) -> dict[str, Any]:

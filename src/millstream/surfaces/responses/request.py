@@ -11,25 +11,33 @@ from typing import Any
 
 import msgspec
 
-from millstream.ir.errors import invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, Output, ResponseFormat
-from millstream.surfaces.openai_params import SharedBody, check_count, check_depth, decode_body, require_model, sampling
+from millstream.surfaces.openai_params import (
+    SharedBody,
+    check_count,
+    check_depth,
+    decode_body,
+    require_model,
+    sampling,
+)
 from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
 from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
 from millstream.surfaces.responses.options import ResponsesOptions, echo_of
 from millstream.surfaces.responses.tools import (
-    SCHEMA_DEPTH,
     ToolSet,
     WireChoice,
     WireTool,
     read_choice,
     read_tools,
 )
-from millstream.surfaces.template_variables import template_variables
+from millstream.surfaces.schemas import schema_format
+from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits
 
 MAX_REFERENCES = 1024
-ECHO_DEPTH = SCHEMA_DEPTH + 16
+ECHO_MARGIN = 16
+"""Levels around a schema in what a response repeats of its request."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SUMMARIES = ("auto", "concise", "detailed")
 _SAMPLING_NAMES = (
@@ -124,17 +132,17 @@ class ParsedRequest(msgspec.Struct, frozen=True):
         return references(self.wire.input)
 
 
-def parse(body: bytes) -> ParsedRequest:
+def parse(body: bytes, limits: Limits = Limits()) -> ParsedRequest:  # noqa: B008  (immutable)
     """Read a body. Raises `ApiError` (400) with the path of the field at fault."""
     wire = decode_body(body, ResponsesBody, RESPONSES_FIELDS)
     require_model(wire.model)
     if wire.input is None and not wire.previous_response_id:
-        raise invalid("input is required.", param="input", code="missing_required_parameter")
+        raise missing("input")
     if wire.input == [] and not wire.previous_response_id:
         raise invalid("input must not be empty.", param="input")
     if len(references(wire.input)) > MAX_REFERENCES:
         raise invalid(f"input: at most {MAX_REFERENCES} item references are allowed.", param="input")
-    return ParsedRequest(wire, _echoed(body), read_tools(wire.tools))
+    return ParsedRequest(wire, _echoed(body, limits), read_tools(wire.tools, limits))
 
 
 def build(
@@ -166,9 +174,9 @@ def build(
         tools=tools.tools,
         tool_choice=read_choice(wire.tool_choice, tools),
         parallel_tool_calls=wire.parallel_tool_calls is not False,
-        response_format=_response_format(wire.text),
+        response_format=_response_format(wire.text, limits),
         reasoning_effort=_one_of("reasoning.effort", effort, EFFORTS),
-        template_kwargs=_template_kwargs(wire, effort, limits),
+        template_kwargs=template_kwargs(wire.chat_template_kwargs, effort, limits),
         sampling=sampling(
             SharedBody(**{name: getattr(wire, name) for name in _SAMPLING_NAMES}),
             limits,
@@ -177,17 +185,17 @@ def build(
         ),
         output=Output(logprobs=logprobs),
     )
-    return Call(request, _options(parsed, request, items))
+    return Call(request, _options(parsed, request, items), _warnings(parsed))
 
 
-def _echoed(body: bytes) -> _Echoed:
+def _echoed(body: bytes, limits: Limits) -> _Echoed:
     """What is repeated must be possible to write, so its depth is bounded."""
     try:
         echoed = msgspec.json.decode(body, type=_Echoed)
     except RecursionError:
         raise invalid("The request body is nested too deeply.", code="invalid_json") from None
     for name in echoed.__struct_fields__:
-        check_depth(name, getattr(echoed, name), ECHO_DEPTH)
+        check_depth(name, getattr(echoed, name), limits.schema_depth + ECHO_MARGIN)
     return echoed
 
 
@@ -202,11 +210,6 @@ def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> 
     truncation = _one_of("truncation", wire.truncation, ("auto", "disabled"))
     if wire.text is not None:
         _one_of("text.verbosity", wire.text.verbosity, ("low", "medium", "high"))
-    warnings = []
-    if parsed.tools.ignored:
-        warnings.append(f"hosted tools are not run here and were left out: {', '.join(parsed.tools.ignored)}")
-    if dropped := left_out(wire.input):
-        warnings.append(f"items of hosted tools were left out: {', '.join(dropped)}")
     return ResponsesOptions(
         model=request.model,
         stream=bool(wire.stream),
@@ -220,8 +223,17 @@ def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> 
         previous=parsed.previous_response_id,
         input_items=tuple(items),
         truncate=truncation == "auto",
-        warnings=tuple(warnings),
     )
+
+
+def _warnings(parsed: ParsedRequest) -> tuple[str, ...]:
+    """What was left out that changes the answer, one line each."""
+    warnings = []
+    if parsed.tools.ignored:
+        warnings.append(f"hosted tools are not run here and were left out: {', '.join(parsed.tools.ignored)}")
+    if dropped := left_out(parsed.wire.input):
+        warnings.append(f"items of hosted tools were left out: {', '.join(dropped)}")
+    return tuple(warnings)
 
 
 def _echo(parsed: ParsedRequest, request: ChatRequest, summary: str | None) -> dict[str, Any]:
@@ -271,7 +283,7 @@ def _logprobs(wire: ResponsesBody, limits: Limits) -> int | None:
     return top if top or "message.output_text.logprobs" in (wire.include or ()) else None
 
 
-def _response_format(text: WireText | None) -> ResponseFormat:
+def _response_format(text: WireText | None, limits: Limits) -> ResponseFormat:
     form = text.format if text is not None else None
     if form is None or form.type == "text":
         return ResponseFormat()
@@ -282,21 +294,9 @@ def _response_format(text: WireText | None) -> ResponseFormat:
             f"text.format.type must be text, json_object or json_schema, got {form.type[:64]!r}.",
             param="text.format.type",
         )
-    for name in ("name", "schema"):
-        if getattr(form, name) is None:
-            path = f"text.format.{name}"
-            raise invalid(f"{path} is required.", param=path, code="missing_required_parameter")
-    check_depth("text.format.schema", form.schema, SCHEMA_DEPTH)
-    return ResponseFormat("json_schema", form.schema, name=form.name, strict=form.strict)
-
-
-def _template_kwargs(wire: ResponsesBody, effort: str | None, limits: Limits) -> dict[str, Any]:
-    kwargs = template_variables(wire.chat_template_kwargs, limits)
-    if effort is not None:
-        kwargs.setdefault("reasoning_effort", effort)
-        if effort == "none":
-            kwargs.setdefault("enable_thinking", False)
-    return kwargs
+    if form.name is None:
+        raise missing("text.format.name")
+    return schema_format(form.schema, "text.format.schema", limits, name=form.name, strict=form.strict)
 
 
 def _metadata(wire: dict[str, str] | None) -> dict[str, str] | None:

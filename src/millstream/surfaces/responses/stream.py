@@ -24,7 +24,8 @@ from millstream.ir.deltas import (
     ToolCallStart,
     Usage,
 )
-from millstream.surfaces.openai_common import UsageCounter, to_json
+from millstream.ir.fold import UsageCounter
+from millstream.surfaces.openai_common import to_json
 from millstream.surfaces.responses.options import ABSENT_ECHO, ResponsesOptions, new_response_id, now
 from millstream.surfaces.responses.output import (
     CallItem,

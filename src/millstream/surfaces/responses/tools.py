@@ -6,13 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid, missing
 from millstream.ir.request import Tool, ToolChoice
-from millstream.surfaces.openai_params import check_depth
 from millstream.surfaces.responses.fields import HOSTED_TOOLS
+from millstream.surfaces.schemas import check_parameters, check_tool_count
+from millstream.surfaces.wire import Limits
 
-SCHEMA_DEPTH = 64
-MAX_TOOLS = 1024
 MAX_NAME = 128
 
 CUSTOM_PARAMETERS: dict[str, Any] = {
@@ -78,7 +77,7 @@ def joined_name(namespace: str, name: str) -> str:
     return namespace + name if namespace.endswith("__") else f"{namespace}__{name}"
 
 
-def read_tools(wire: list[WireTool] | None) -> ToolSet:
+def read_tools(wire: list[WireTool] | None, limits: Limits) -> ToolSet:
     """Flatten the declared tools.
 
     Raises:
@@ -102,9 +101,8 @@ def read_tools(wire: list[WireTool] | None) -> ToolSet:
         seen.add((namespace, name))
         flat = name if namespace is None else _free_name(joined_name(namespace, name), names)
         names[flat] = known
-        tools.append(_tool(tool, flat, path))
-        if len(tools) > MAX_TOOLS:
-            raise invalid(f"tools: at most {MAX_TOOLS} are allowed.", param="tools")
+        tools.append(_tool(tool, flat, path, limits))
+        check_tool_count(len(tools), limits)
 
     nested: list[tuple[WireTool, str, str]] = []
     for position, tool in enumerate(wire or ()):
@@ -175,7 +173,7 @@ def _find(choice: WireChoice, tools: ToolSet, path: str) -> str:
     if choice.type not in ("function", "custom"):
         raise invalid(f"{path}.type: {choice.type[:64]!r} is not known.", param=f"{path}.type")
     if not choice.name:
-        raise _missing(f"{path}.name")
+        raise missing(f"{path}.name")
     found = [
         flat
         for flat, known in tools.names.items()
@@ -190,11 +188,10 @@ def _find(choice: WireChoice, tools: ToolSet, path: str) -> str:
     return (exact or found)[0]
 
 
-def _tool(wire: WireTool, flat: str, path: str) -> Tool:
+def _tool(wire: WireTool, flat: str, path: str, limits: Limits) -> Tool:
     if wire.type == "custom":
         return Tool(flat, _custom_description(wire, path), CUSTOM_PARAMETERS, True)
-    if wire.parameters is not None:
-        check_depth(f"{path}.parameters", wire.parameters, SCHEMA_DEPTH)
+    check_parameters(wire.parameters, f"{path}.parameters", limits)
     return Tool(flat, wire.description, wire.parameters, wire.strict)
 
 
@@ -221,11 +218,7 @@ def _free_name(wanted: str, names: dict[str, ToolName]) -> str:
 
 def _name(tool: WireTool, path: str) -> str:
     if not tool.name:
-        raise _missing(f"{path}.name")
+        raise missing(f"{path}.name")
     if len(tool.name) > MAX_NAME:
         raise invalid(f"{path}.name is longer than {MAX_NAME} characters.", param=f"{path}.name")
     return tool.name
-
-
-def _missing(path: str) -> ApiError:
-    return invalid(f"{path} is required.", param=path, code="missing_required_parameter")

@@ -1,0 +1,146 @@
+"""Requests that servers are known to stumble over, in the words of every chat surface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream.engine.protocol import TokenRequest
+from millstream.engine.scripted import Step, script
+from support.conversation import SCHEMA, SURFACES, Played, body
+from support.scripted_model import EOS
+
+EVERYWHERE = pytest.mark.parametrize("surface", SURFACES)
+BOTH_WAYS = pytest.mark.parametrize("stream", [False, True])
+CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "é€"}}</tool_call>'
+
+
+def playing(*said: str) -> Played:
+    """An app whose model says one of these texts in each choice."""
+    played = Played()
+
+    def plan(request: TokenRequest) -> list[Step]:
+        tokens = played.tokenizer.encode(said[request.choice % len(said)])
+        return list(script(request, [*tokens, EOS]))
+
+    played.plan = plan
+    return played
+
+
+def prompt_of(played: Played) -> str:
+    """What the engine was asked to continue."""
+    (request,) = played.engine.requests
+    return b"".join(map(played.tokenizer.token_bytes, request.prompt)).decode()
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_a_prompt_beyond_the_window_is_a_400_with_both_numbers(surface: str, stream: bool) -> None:
+    played = playing("a")
+    answer = await played.post(surface, body(surface, stream=stream, text="x" * 9000))
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/json")
+    error = answer.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert "8192" in error["message"] or "8191" in error["message"]
+    assert "90" in error["message"]
+    if surface != "messages":
+        param = {"chat": "messages", "responses": "input"}[surface]
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+    assert played.engine.requests == []
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_a_limit_beyond_the_window_ends_at_the_window(surface: str, stream: bool) -> None:
+    played = playing("a" * 9000)
+    seen = await played.ask(surface, stream=stream, max_tokens=100_000)
+    assert seen.finish == "length"
+    assert seen.usage is not None
+    assert seen.usage[0] + seen.usage[1] == 8192
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("empty", [[], None], ids=["empty", "null"])
+async def test_no_conversation_is_a_400_that_names_it(surface: str, empty: Any) -> None:
+    field = "input" if surface == "responses" else "messages"
+    answer = await playing("a").post(surface, {**body(surface), field: empty})
+    assert answer.status_code == 400
+    assert field in answer.json()["error"]["message"]
+
+
+@EVERYWHERE
+async def test_null_is_absent(surface: str) -> None:
+    optional = {
+        "chat": ("tools", "tool_choice", "stop", "metadata", "max_completion_tokens", "response_format", "n", "seed"),
+        "responses": ("tools", "tool_choice", "metadata", "max_output_tokens", "text", "reasoning", "instructions"),
+        "messages": ("tools", "tool_choice", "stop_sequences", "metadata", "system", "thinking", "temperature"),
+    }
+    wire = {**body(surface), **dict.fromkeys(optional[surface])}
+    answer = await playing("a").post(surface, wire)
+    assert answer.status_code == 200, answer.text
+
+
+HISTORY: dict[str, Any] = {
+    "chat": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "on"}, {"type": "text", "text": "e"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "get_time", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "noon"}]},
+    ],
+    "responses": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": "one"}]},
+        {"type": "function_call", "call_id": "c1", "name": "get_time", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "noon"}]},
+    ],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "one"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "get_time", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "noon"}]},
+            ],
+        },
+    ],
+}
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_a_history_with_a_call_reaches_the_model_whole(surface: str, stream: bool) -> None:
+    """Null content is no text, a developer speaks as the system, first; parts are joined; the answer's own call stays
+    out of the text although the history has one."""
+    played = playing(CALL)
+    wire = body(surface, stream=stream, tools=True, tool_choice="auto")
+    wire["input" if surface == "responses" else "messages"] = HISTORY[surface]
+    if surface == "messages":
+        wire["system"] = "Be brief."
+    answer = await played.post(surface, wire)
+    assert answer.status_code == 200, answer.text
+    prompt = prompt_of(played)
+    assert "None" not in prompt
+    places = [prompt.index(text) for text in ("Be brief.", "one", "noon")]
+    assert places == sorted(places)
+    assert b"tool_call>" not in answer.content
+    assert "get_weather" in answer.text
+
+
+async def test_choices_with_reasoning_and_calls_do_not_mix() -> None:
+    """Every choice has a parser of its own, and the prompt is counted once."""
+    said = (f"<think>first</think>one{CALL}", "<think>second</think>two", f"three{CALL}{CALL}")
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}]
+    wire = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "n": 3, "tools": tools}
+    played = playing(*said)
+    answer = (await played.post("chat", wire)).json()
+    messages = [choice["message"] for choice in answer["choices"]]
+    assert [message["content"] for message in messages] == ["one", "two", "three"]
+    assert [message.get("reasoning_content") for message in messages] == ["first", "second", None]
+    assert [len(message.get("tool_calls", ())) for message in messages] == [1, 0, 2]
+    assert [choice["finish_reason"] for choice in answer["choices"]] == ["tool_calls", "stop", "tool_calls"]
+    assert answer["usage"]["prompt_tokens"] == len(played.engine.requests[0].prompt)
