@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 from programs import PROGRAMS, Ended, Place, Program, run
@@ -50,7 +50,7 @@ def told(ended: Ended, prompts: list[str]) -> str:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_plain_answer_is_printed(program: Program, qwen: ModelAssets, binaries: Path, scratch: Path) -> None:
-    word = f"hello-{secrets.token_hex(8)}"
+    word = f"hello-{token_hex(8)}"
     with playing(qwen, lambda prompt: f"{word} from the mill.{END}") as (live, prompts):
         place = Place(live.url, MODEL, scratch / "home", scratch / "work")
         ended = run(program, binaries, place, "Say hello.", seconds=SECONDS)
@@ -59,30 +59,29 @@ def test_a_plain_answer_is_printed(program: Program, qwen: ModelAssets, binaries
     assert any("Say hello." in prompt for prompt in prompts)
 
 
+@pytest.mark.parametrize("count", [1, 2], ids=["one call", "two calls at once"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_tool_is_run_and_its_result_comes_back(
-    program: Program, qwen: ModelAssets, binaries: Path, scratch: Path
+def test_tools_are_run_and_their_results_come_back(
+    program: Program, count: int, qwen: ModelAssets, binaries: Path, scratch: Path
 ) -> None:
-    place_of_secret = scratch / "work" / "secret.txt"
-    place_of_secret.parent.mkdir()
-    secret = f"secret-{secrets.token_hex(8)}"
-    place_of_secret.write_text(f"{secret}\n")
-    tool, arguments = program.reading(place_of_secret)
+    work = scratch / "work"
+    work.mkdir()
+    secrets = [f"secret-{token_hex(8)}" for _ in range(count)]
+    for k, secret in enumerate(secrets):
+        (work / f"file-{k}.txt").write_text(f"{secret}\n")
+    calls = [program.reading(work / f"file-{k}.txt") for k in range(count)]
 
     def write(prompt: str) -> str:
-        if f'"name": "{tool}"' not in prompt:
-            return f"Reading a file{END}"
-        _, response, result = prompt.rpartition("<tool_response>")
-        found = SECRET.search(result) if response else None
-        if found:
-            return f"The file holds {found[0]}.{END}"
-        if response:
-            return f"It cannot be read.{END}"
-        call = json.dumps({"name": tool, "arguments": arguments})
-        return f"I look into it.\n<tool_call>\n{call}\n</tool_call>{END}"
+        if f'"name": "{calls[0][0]}"' not in prompt:
+            return f"Reading files{END}"
+        results = prompt.split("<tool_response>")[1:]
+        if results:
+            return f"Found: {', '.join(''.join(SECRET.findall(result)) for result in results)}.{END}"
+        bodies = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
+        return "I look into it.\n" + "\n".join(f"<tool_call>\n{body}\n</tool_call>" for body in bodies) + END
 
     with playing(qwen, write) as (live, prompts):
-        place = Place(live.url, MODEL, scratch / "home", scratch / "work")
-        ended = run(program, binaries, place, "What does secret.txt hold?", seconds=SECONDS)
+        place = Place(live.url, MODEL, scratch / "home", work)
+        ended = run(program, binaries, place, "What do the files hold?", seconds=SECONDS)
     assert ended.code == 0, told(ended, prompts)
-    assert f"The file holds {secret}." in ended.output, told(ended, prompts)
+    assert f"Found: {', '.join(secrets)}." in ended.output, told(ended, prompts)

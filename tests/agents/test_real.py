@@ -28,7 +28,7 @@ SECONDS = 3600
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serve(real_model(QWEN), "--name", MODEL, "--max-batch", "4", "--ctx", "32768") as server:
+    with serve(real_model(QWEN), "--model-name", MODEL, "--max-batch", "4", "--ctx", "32768") as server:
         yield server
 
 
