@@ -69,3 +69,17 @@ def test_template_variables_have_names_that_a_template_can_read(surface: str, na
     error = refused(decode, {field: [TURN], "chat_template_kwargs": {name: 1}, **rest})
     assert error.param == f"chat_template_kwargs.{name[:64]}"
     assert "argument" not in error.message
+
+
+@pytest.mark.parametrize("surface", ["chat", "responses"])
+def test_wide_template_variables_are_measured_before_they_are_read(surface: str) -> None:
+    decode, field, rest = CONVERSATIONS[surface]
+    wide = {f"a{number}": [number] for number in range(30_000)}
+    error = refused(decode, {field: [TURN], "chat_template_kwargs": wide, **rest})
+    assert error.param == "chat_template_kwargs"
+    assert "bytes" in error.message
+
+
+def test_a_wide_bias_is_measured_before_it_is_read() -> None:
+    wide = {str(number): 1 for number in range(250_000)}
+    assert refused(openai_completions.decode, {"prompt": "a", "logit_bias": wide}).param == "logit_bias"

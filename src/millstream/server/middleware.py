@@ -15,6 +15,7 @@ from millstream.server.body import ClientGone
 from millstream.server.dialect import surface_of
 from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import Lifecycle, shutting_down
+from millstream.server.memory import MemoryKeeper, is_large
 from millstream.server.origins import check_caller
 from millstream.server.settings import Settings
 from millstream.surfaces.wire import request_id as current_request_id
@@ -31,6 +32,7 @@ class RequestFrame:
         self._app = app
         self._lifecycle = lifecycle
         self._settings = settings
+        self._memory = MemoryKeeper()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -72,6 +74,8 @@ class RequestFrame:
                 raise  # the answer has begun: the connection must be cut
             await error_response(internal_error(), surface)(scope, receive, framed)
         finally:
+            if is_large(scope):
+                self._memory.give_back()
             if self._settings.access_log:
                 seconds = time.perf_counter() - began
                 log.info("%s %s %d %.3fs %s", scope["method"], _path(scope), status, seconds, request_id.decode())

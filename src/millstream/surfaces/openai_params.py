@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,10 @@ from millstream.surfaces.wire import Limits
 MAX_INT32 = 2**31 - 1
 MODEL_NAME_LENGTH = 512
 SEED_RANGE = (-(2**63), 2**63 - 1)
+
+FIELD_BYTES = {"chat_template_kwargs": 256 * 1024, "logit_bias": 2 * 1024 * 1024, "stop_token_ids": 256 * 1024}
+"""Fields whose values become many small objects are measured before they are read: to make a million objects stalls
+the whole process."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -61,7 +65,9 @@ def decode_body(body: bytes, kind: type[T], table: FieldTable) -> T:
     except UnicodeDecodeError as error:
         raise invalid(f"The request body is not valid UTF-8: byte {error.start} cannot be decoded.") from None
     try:
-        check_fields(msgspec.json.decode(body, type=dict[str, msgspec.Raw]), table)
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        check_fields(fields, table)
+        _check_sizes(fields)
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise wrong_type(error) from None
@@ -69,6 +75,12 @@ def decode_body(body: bytes, kind: type[T], table: FieldTable) -> T:
         raise invalid(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     except RecursionError:
         raise invalid("The request body is nested too deeply.", code="invalid_json") from None
+
+
+def _check_sizes(fields: Mapping[str, msgspec.Raw]) -> None:
+    for name, limit in FIELD_BYTES.items():
+        if name in fields and (size := memoryview(fields[name]).nbytes) > limit:
+            raise invalid(f"{name}: at most {limit} bytes of JSON are allowed, got {size}.", param=name)
 
 
 _TYPE_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
