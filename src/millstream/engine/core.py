@@ -62,12 +62,17 @@ class EngineCore:
     def has_work(self) -> bool:
         return self.scheduler.has_work or bool(self._refused)
 
-    def step(self) -> list[TokenDelta]:
-        """Run one step; returns the new tokens of every sequence that has any."""
+    def step(self, starting: Callable[[list[str]], None] | None = None) -> list[TokenDelta]:
+        """Run one step; returns the new tokens of every sequence that has any.
+
+        ``starting`` is called with the ids of the step's sequences before they run.
+        """
         begun = time.monotonic()
         deltas, self._refused = self._refused, []
         chunks = self.scheduler.schedule()
         if chunks:
+            if starting is not None:
+                starting([chunk.sequence.id for chunk in chunks])
             try:
                 sampled = self.runner.execute(chunks)
             except ValueError as error:

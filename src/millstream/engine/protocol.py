@@ -97,7 +97,11 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 
 class EngineStats(msgspec.Struct, frozen=True):
-    """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, seconds since the last step."""
+    """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, seconds since the last step.
+
+    ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
+    other counts begin anew with each process.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -112,6 +116,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     native_seconds: float = 0.0
     step_seconds: float = 0.0
     idle_seconds: float = 0.0
+    restarts: int = 0
+    resumed: int = 0
 
 
 class TokenStream(Protocol):

@@ -15,6 +15,8 @@ from millstream.engine.config import EngineConfig
 from millstream.engine.core import EngineCore
 from millstream.engine.messages import (
     Abort,
+    Accepted,
+    Batch,
     Event,
     FrameReader,
     Ready,
@@ -99,14 +101,19 @@ class Worker:
         self._connection = connection
         self._core = core
         self._reader = FrameReader()
+        self._batch: list[str] = []
 
     def run(self) -> None:
         """Serve until the other side closes the socket."""
         while self._receive(wait=not self._core.has_work):
             if self._core.has_work:
-                deltas = self._core.step()
-                if deltas:
-                    self._send(Step(deltas))
+                self._send(Step(self._core.step(self._announce)))
+
+    def _announce(self, batch: list[str]) -> None:
+        """Tell who is in the step that begins, before it can do harm."""
+        if batch != self._batch:
+            self._batch = batch
+            self._send(Batch(batch))
 
     def _receive(self, *, wait: bool) -> bool:
         """Handle the commands that have arrived; False at end of file."""
@@ -127,6 +134,7 @@ class Worker:
         command = command_decoder.decode(body)
         if isinstance(command, Submit):
             self._core.add(command.request)
+            self._send(Accepted(command.request.id))
         elif isinstance(command, Abort):
             self._core.abort(command.request_id)
         elif isinstance(command, StatsQuery):
