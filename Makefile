@@ -2,6 +2,7 @@
 
 VENV ?= .venv
 ARGS ?=
+REAL ?=
 TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
@@ -14,10 +15,14 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 VENV_READY := $(VENV)/.ready-venv
 INSTALLED := $(VENV)/.ready-package
 DEV_READY := $(VENV)/.ready-dev
+JS_CLIENTS := tests/clients_js
+JS_READY := $(JS_CLIENTS)/node_modules/.ready
+AGENTS := build/agents
+AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check format bench oracle test-models clean
+.PHONY: help install serve test test-js agents check format bench oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +34,12 @@ serve: $(INSTALLED) ## serve the default model on 127.0.0.1:8000 (ARGS="--port 8
 
 test: $(DEV_READY) test-models ## set up what the tests need and run them all (ARGS="tests/cli -k help")
 	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest $(ARGS)
+
+test-js: $(DEV_READY) $(JS_READY) ## test the JavaScript SDKs against a live server (needs node 20 or later)
+	@cd $(JS_CLIENTS) && MILLSTREAM_PYTHON="$(abspath $(BIN)/python)" node --test $(ARGS)
+
+agents: $(DEV_READY) $(AGENTS_READY) test-models ## drive coding agents against a live server (REAL=1: and a real model)
+	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" MILLSTREAM_AGENTS_REAL="$(REAL)" $(BIN)/python -m pytest tests/agents $(ARGS)
 
 check: $(DEV_READY) ## formatting, lint, types and the fast tests
 	@$(BIN)/ruff format --check .
@@ -54,7 +65,7 @@ test-models: $(INSTALLED)
 	  || echo "make: a test model could not be fetched; the tests that need it are skipped" >&2
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-oracle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oracle $(JS_CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV_READY):
@@ -73,4 +84,15 @@ $(DEV_READY): $(INSTALLED) pyproject.toml
 	@echo "make: installing what the tests need"
 	@$(INSTALL) --upgrade "pip>=25.1"
 	@$(INSTALL) --group dev
+	@touch $@
+
+$(JS_READY): $(JS_CLIENTS)/package.json $(JS_CLIENTS)/package-lock.json
+	@echo "make: installing the JavaScript clients"
+	@cd $(JS_CLIENTS) && npm ci --silent
+	@touch $@
+
+$(AGENTS_READY): tests/agents/package.json tests/agents/package-lock.json
+	@echo "make: installing the coding agents (1.3 GB)"
+	@mkdir -p $(AGENTS) && cp $^ tests/agents/.npmrc $(AGENTS)/
+	@cd $(AGENTS) && npm ci --silent
 	@touch $@

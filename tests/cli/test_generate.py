@@ -54,7 +54,7 @@ def test_options_reach_the_request(monkeypatch: pytest.MonkeyPatch, model: Path)
 
 def test_raw_continues_the_text(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
     _, provider = run(monkeypatch, model, says("x"), "Once upon", "--raw")
-    assert provider.requests == [CompletionRequest(model="played", prompt="Once upon")]
+    assert provider.requests == [CompletionRequest(model="played", prompts=("Once upon",))]
 
 
 def test_reasoning_and_statistics_go_to_stderr(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:

@@ -196,8 +196,9 @@ async def test_streams_outlive_the_engine_process(served: Served, client: openai
     options = [{"seed": i, "temperature": 0.8 * (i % 2), "max_tokens": 40} for i in range(4)]
     prompts = [f"Tell me a story about the number {i}." for i in range(4)]
     undisturbed = await asyncio.gather(*(stream_text(client, p, **o) for p, o in zip(prompts, options, strict=True)))
+    steps = (await asyncio.to_thread(served.health)).json()["steps"]
     tasks = [asyncio.create_task(stream_text(client, p, **o)) for p, o in zip(prompts, options, strict=True)]
-    await asyncio.to_thread(wait_for_tokens, served)
+    await asyncio.to_thread(wait_for_tokens, served, steps)
     killed = served.engine_pid()
     os.kill(killed, signal.SIGKILL)
     assert await asyncio.gather(*tasks) == undisturbed
@@ -207,12 +208,15 @@ async def test_streams_outlive_the_engine_process(served: Served, client: openai
     assert "millstream_resumed_streams_total 4.0" in metrics
 
 
-def wait_for_tokens(served: Served) -> None:
-    """Wait until four sequences run."""
-    until = time.monotonic() + 20
-    while served.health().json()["running"] < 4 and time.monotonic() < until:
+def wait_for_tokens(served: Served, steps: int) -> None:
+    """Wait until four sequences run that have begun: some steps beyond those so far."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        health = served.health().json()
+        if health["running"] == 4 and health["steps"] >= steps + 6:
+            return
         time.sleep(0.01)
-    time.sleep(0.2)
+    raise AssertionError(f"four streams do not begin: {health}")
 
 
 def test_an_engine_that_cannot_be_started_again_ends_the_server(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def test_a_reader_that_leaves_frees_its_place() -> None:
         assert (await engine.stats()).running == 1
         await stream.aclose()
         await stream.aclose()
-        assert (await engine.stats()).running == 0
+        await settled(engine)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 
@@ -82,8 +82,32 @@ async def test_leaving_while_queued() -> None:
         await anext(first)
         assert (await engine.stats()).waiting == 1
         await second.aclose()
-        assert (await engine.stats()).waiting == 0
         await read(first)
+        await settled(engine)
+
+
+async def test_a_step_that_takes_long_leaves_questions_answered() -> None:
+    async with running("stuck") as engine:
+        stream = await engine.submit(request("a", 1))
+        later = await engine.submit(request("b", 1))
+        await started(engine)
+        first = await asyncio.wait_for(engine.stats(), 2)
+        await asyncio.sleep(0.05)
+        second = await asyncio.wait_for(engine.stats(), 2)
+        assert first.running + first.waiting == 2
+        assert first.steps == second.steps == 0
+        assert second.idle_seconds > first.idle_seconds
+        await stream.aclose()
+        await later.aclose()
+
+
+async def started(engine: EngineProcess) -> None:
+    """Wait until a sequence is in the batch."""
+    for _ in range(500):
+        if (await engine.stats()).running:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("nothing runs")
 
 
 async def test_a_full_queue_is_refused_at_once() -> None:

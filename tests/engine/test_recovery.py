@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -126,14 +126,19 @@ async def test_prefill_is_announced_once_and_cached_tokens_stay_what_they_were(t
 
 
 async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:
-    async with running("hangs-at 4", tmp_path / "count", Supervision(step_deadline=0.4)) as engine:
-        await sixteen(engine)
+    async with running("hangs-at 4", tmp_path / "count", Supervision(step_deadline=2.0)) as engine:
+        asking = asyncio.create_task(sixteen(engine))
+        while not asking.done():  # answers to questions are no sign that steps go on
+            with suppress(ApiError):
+                await engine.stats()
+            await asyncio.sleep(0.02)
+        await asking
         assert (await engine.stats()).restarts == 1
 
 
 @pytest.mark.parametrize("busy", [True, False])
 async def test_a_stopped_process_is_a_crash(busy: bool) -> None:
-    async with running("slow", supervision=Supervision(step_deadline=0.4)) as engine:
+    async with running("slow", supervision=Supervision(step_deadline=2.0)) as engine:
         asking = asyncio.create_task(sixteen(engine))
         if busy:
             await asyncio.sleep(0.2)
@@ -141,17 +146,16 @@ async def test_a_stopped_process_is_a_crash(busy: bool) -> None:
         await asking
         if not busy:
             os.kill(engine.pid, signal.SIGSTOP)
-            with pytest.raises(ApiError, match="being restarted"):
-                await engine.stats()
+            await outage(engine, "no sign of life")
             assert (await recovered(engine)).running == 0
         assert (await engine.stats()).restarts == 1
 
 
 async def test_an_idle_engine_may_be_silent() -> None:
-    async with running("plain", supervision=Supervision(step_deadline=0.1)) as engine:
+    async with running("plain", supervision=Supervision(step_deadline=1.0)) as engine:
         await sixteen(engine)
         pid = engine.pid
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.5)
         assert engine.pid == pid
         assert (await engine.stats()).restarts == 0
 

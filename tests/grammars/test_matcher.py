@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.grammars.matcher import CACHED_GRAMMARS, Compiler, GrammarError, Matcher, byte_compiler
+from millstream.grammars.matcher import (
+    CACHED_GRAMMARS,
+    GRAMMAR_CHARACTERS,
+    Compiler,
+    GrammarError,
+    Matcher,
+    byte_compiler,
+)
 
 EOS, STOP, THINK = 256, 257, 258
 TOKENS = [*(bytes([value]) for value in range(256)), b"<eos>", b"<stop>", b"<think>", b'{"', b"true"]
@@ -95,6 +102,12 @@ def test_compiled_grammars_are_kept_within_a_bound(compiler: Compiler) -> None:
     assert len(compiler._compiled) == CACHED_GRAMMARS
 
 
+def chain(levels: int) -> dict[str, Any]:
+    """Every level names the next."""
+    defs: dict[str, Any] = {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(levels)}
+    return {"$defs": {**defs, f"d{levels}": {"type": "integer"}}, "$ref": "#/$defs/d0"}
+
+
 def deep(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "integer"}
     for _ in range(levels):
@@ -115,6 +128,8 @@ def doubling(levels: int, keyword: str) -> dict[str, Any]:
 HOSTILE: dict[str, Any] = {
     "deep": deep(60),
     "deeper": deep(300),
+    "chain": chain(5_000),
+    "endless chain": chain(200_000),
     "wide": {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20_000)}},
     "exponential anyOf": doubling(24, "anyOf"),
     "exponential oneOf": doubling(24, "oneOf"),
@@ -185,3 +200,13 @@ def test_the_check_knows_control_tokens_by_their_own_ids() -> None:
 def test_a_vocabulary_without_an_end_holds_no_grammar() -> None:
     with pytest.raises(GrammarError, match="no token that ends"):
         Compiler([b"a"], special_ids=[], eos_ids=[])
+
+
+def test_long_chains_of_rules_are_no_end_of_the_process() -> None:
+    rules = "".join(f"r{n}:r{n + 1}\n" for n in range(15_000))
+    grammar = lark(f'start: r0\n{rules}r15000: "x"')
+    assert len(grammar) < GRAMMAR_CHARACTERS
+    with suppress(GrammarError):
+        byte_compiler().check(grammar)
+    with pytest.raises(GrammarError, match="too long"):
+        byte_compiler().check(lark("start: " + '"a" ' * 100_000))

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from millstream.ir.deltas import Content, Delta, Error, Finish, Refusal, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, overloaded
-from millstream.ir.guard import guard
+from millstream.ir.guard import guard, problem_of
 from support.scripted_model import run
 from support.sources import Source, read
 from support.strategies import orderly, sources
@@ -53,8 +53,12 @@ def test_an_orderly_source_passes_unchanged(items: list[Delta]) -> None:
 
 def test_an_api_error_keeps_its_fields() -> None:
     error = overloaded("The queue is full.", retry_after=1)
-    expected = Error("The queue is full.", type="rate_limit_exceeded", code="queue_full", status=429)
+    error.param = "n"
+    expected = Error(
+        "The queue is full.", type="rate_limit_exceeded", code="queue_full", status=429, param="n", retry_after=1
+    )
     assert guarded(Content("a"), error) == [Content("a"), expected]
+    assert vars(problem_of(expected)) == vars(error)
 
 
 def test_other_exceptions_are_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:

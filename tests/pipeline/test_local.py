@@ -155,14 +155,14 @@ def test_ignore_eos_leaves_only_the_asked_stop_tokens() -> None:
 @pytest.mark.parametrize("prompt", ["hey", tuple(b"hey")])
 def test_completions_take_text_or_ids(prompt: str | tuple[int, ...]) -> None:
     playing = engine([97, EOS])
-    seen = fold(deltas(playing, CompletionRequest(model="tiny", prompt=prompt)))
+    seen = fold(deltas(playing, CompletionRequest(model="tiny", prompts=(prompt,))))
     assert seen.choices[0].text == "a"
     assert playing.requests[0].prompt == ([BOS] if isinstance(prompt, str) else []) + list(b"hey")
 
 
 @pytest.mark.parametrize("prompt", ["", ()])
 def test_an_empty_prompt_begins_with_bos_or_is_refused(prompt: str | tuple[int, ...]) -> None:
-    request = CompletionRequest(model="tiny", prompt=prompt)
+    request = CompletionRequest(model="tiny", prompts=(prompt,))
     playing = engine([EOS])
     deltas(playing, request)
     assert playing.requests[0].prompt == [BOS]
@@ -176,13 +176,13 @@ def test_an_empty_prompt_begins_with_bos_or_is_refused(prompt: str | tuple[int, 
 
 def test_a_long_text_is_tokenised_like_a_short_one() -> None:
     playing = engine([EOS], context_length=10**6)
-    deltas(playing, CompletionRequest(model="tiny", prompt="€" * LONG_TEXT))
+    deltas(playing, CompletionRequest(model="tiny", prompts=("€" * LONG_TEXT,)))
     assert len(playing.requests[0].prompt) == 1 + LONG_TEXT
 
 
 @pytest.mark.parametrize("size", [10, 11, 50])
 def test_a_prompt_without_room_for_an_answer_is_refused(size: int) -> None:
-    error = refused(CompletionRequest(model="tiny", prompt=(97,) * size), engine_=engine([EOS], context_length=10))
+    error = refused(CompletionRequest(model="tiny", prompts=((97,) * size,)), engine_=engine([EOS], context_length=10))
     assert (error.status, error.code, error.param) == (400, "context_length_exceeded", "prompt")
     assert str(size) in error.message
     assert "10 tokens" in error.message
@@ -191,18 +191,18 @@ def test_a_prompt_without_room_for_an_answer_is_refused(size: int) -> None:
 @pytest.mark.parametrize("asked", [None, 3, 500])
 def test_max_tokens_beyond_the_context_ends_there(asked: int | None) -> None:
     playing = engine([97] * 20, context_length=10)
-    request = CompletionRequest(model="tiny", prompt=(97,) * 7, sampling=Sampling(max_tokens=asked))
+    request = CompletionRequest(model="tiny", prompts=((97,) * 7,), sampling=Sampling(max_tokens=asked))
     (choice,) = fold(deltas(playing, request)).choices
     assert (choice.text, choice.finish_reason) == ("aaa", "length")
 
 
 def test_a_lone_surrogate_is_refused() -> None:
-    assert "surrogate" in refused(CompletionRequest(model="tiny", prompt="a\ud800")).message
+    assert "surrogate" in refused(CompletionRequest(model="tiny", prompts=("a\ud800",))).message
     assert "surrogate" in refused(ask("a\ud800")).message
 
 
 def test_an_unknown_model_is_404() -> None:
-    error = refused(CompletionRequest(model="other", prompt="a"))
+    error = refused(CompletionRequest(model="other", prompts=("a",)))
     assert (error.status, error.code, error.param) == (404, "model_not_found", "model")
     assert "tiny" in error.message
     assert [card.id for card in provider(engine([])).models()] == ["tiny"]
@@ -219,14 +219,18 @@ def test_an_unknown_model_is_404() -> None:
         ({"min_tokens": 5, "max_tokens": 4}, {}, "min_tokens", "5"),
         ({"stop": ("a", "")}, {}, "stop", "empty"),
         ({}, {"n": 0}, "n", "0"),
-        ({}, {"prompt": (0, VOCAB_SIZE)}, "prompt", str(VOCAB_SIZE)),
-        ({}, {"echo": True}, "echo", "echo"),
+        ({}, {"prompts": ((0, VOCAB_SIZE),)}, "prompt", str(VOCAB_SIZE)),
+        ({}, {"prompts": ("a", (0, VOCAB_SIZE))}, "prompt[1]", str(VOCAB_SIZE)),
+        ({}, {"prompts": ()}, "prompt", "one"),
+        ({}, {"echo": True, "output": Output(logprobs=0)}, "echo", "logprobs"),
+        ({}, {"suffix": "a"}, "suffix", "fill-in-the-middle"),
+        ({}, {"n": 3, "best_of": 2}, "best_of", "3"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(
     sampling: dict[str, Any], output: dict[str, Any], param: str, words: str
 ) -> None:
-    how = {"prompt": "a", "sampling": Sampling(**sampling), **output}
+    how = {"prompts": ("a",), "sampling": Sampling(**sampling), **output}
     error = refused(CompletionRequest(model="tiny", **how))
     assert (error.status, error.param) == (400, param)
     assert words in error.message

@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -209,6 +210,72 @@ def test_a_step_that_cannot_run_fails_its_sequences_only() -> None:
     assert [d.finish for d in deltas["bad"]] == ["error"]
     assert tokens_of(deltas["good"]) == expected_output(request("good", [1, 2]))[0]
     assert engine.stats().kv_blocks_used == 0
+
+
+class Breaking(ScriptedRunner):
+    def execute(self, chunks: list[Chunk]) -> Sampled:
+        for chunk in chunks:
+            if chunk.sequence.id in FAULTS:
+                raise FAULTS[chunk.sequence.id]
+        return super().execute(chunks)
+
+
+FAULTS = {
+    "range": OverflowError("Python integer 9 out of bounds for int32"),
+    "type": TypeError("'NoneType' object"),
+    "index": IndexError("list index out of range"),
+    "memory": MemoryError(),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_sequence_that_breaks_a_shared_step_fails_alone_and_without_internals(fault: str) -> None:
+    engine = EngineCore(Scheduler(SchedulerConfig(kv_blocks=64, block_size=BLOCK)), Breaking(BLOCK))
+    asked = {name: request(name, [1, 2, number]) for number, name in enumerate(("a", fault, "b"))}
+    for each in asked.values():
+        engine.add(each)
+    deltas = drain(engine)
+    assert [(d.finish, d.error) for d in deltas[fault]] == [("error", "the engine could not run this request")]
+    for name in ("a", "b"):
+        assert tokens_of(deltas[name]) == expected_output(asked[name])[0]
+    assert engine.stats().kv_blocks_used == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": [VOCABULARY]}, {"prompt": [-1]}, {"stop_ids": (VOCABULARY,)}, {"output": [VOCABULARY]},
+        {"choice": 2**32}, {"choice": -1}, {"max_tokens": 2**31}, {"min_tokens": -1},
+        {"sampling": SamplingParams(seed=2**64)}, {"sampling": SamplingParams(top_k=2**31)},
+        {"sampling": SamplingParams(logprobs=21)}, {"sampling": SamplingParams(temperature=float("nan"))},
+        {"sampling": SamplingParams(temperature=1e300)}, {"sampling": SamplingParams(top_p=float("inf"))},
+        {"sampling": SamplingParams(logit_bias={VOCABULARY: 1.0})},
+        {"sampling": SamplingParams(logit_bias={1: float("nan")})},
+    ],
+)  # fmt: skip
+def test_numbers_that_no_array_holds_never_reach_a_step(changes: dict[str, Any]) -> None:
+    scheduler = Scheduler(SchedulerConfig(kv_blocks=64, block_size=BLOCK))
+    engine = EngineCore(scheduler, ScriptedRunner(BLOCK), vocab_size=VOCABULARY)
+    engine.add(msgspec.structs.replace(request("bad", [1, 2]), **changes))
+    (delta,) = engine.step()
+    assert (delta.finish, delta.refused, delta.tokens) == ("error", True, [])
+    assert not engine.has_work
+
+
+class Barren(ScriptedRunner):
+    """A model that has no next token to give."""
+
+    def execute(self, chunks: list[Chunk]) -> Sampled:
+        sampled = super().execute(chunks)
+        return Sampled([-1] * len(sampled.tokens), sampled.logprobs)
+
+
+def test_whose_fault_it_is_that_no_token_is_allowed() -> None:
+    engine = EngineCore(Scheduler(SchedulerConfig(kv_blocks=64, block_size=BLOCK)), Barren(BLOCK))
+    engine.add(request("asked", [1], max_tokens=5, min_tokens=2))
+    engine.add(request("broken", [1]))
+    asked, broken = engine.step()
+    assert (asked.finish, asked.refused, broken.finish, broken.refused) == ("error", True, "error", False)
 
 
 def test_generation_resumes_after_earlier_output() -> None:

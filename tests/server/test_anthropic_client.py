@@ -13,7 +13,7 @@ from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolC
 from millstream.ir.errors import ApiError, context_length_exceeded, overloaded
 from millstream.ir.request import ChatRequest, Message, Sampling
 from support.live import Live, serving
-from support.provider import hello
+from support.provider import Step, hello
 
 USER = {"role": "user", "content": "hi"}
 ASK = {"model": "tiny", "max_tokens": 50, "messages": [USER]}
@@ -210,3 +210,26 @@ async def test_leaving_before_the_first_token_closes_the_stream(
     with pytest.raises(anthropic.APITimeoutError):
         await client.with_options(timeout=0.05).messages.create(**ASK, stream=stream)
     await until(lambda: len(live.provider.requests) == live.provider.closed == 1)
+
+
+async def test_the_tool_runner_goes_on_without_a_thread(live: Live, client: AsyncAnthropic) -> None:
+    """It asks for a stored conversation first."""
+    asked: list[int] = []
+
+    @anthropic.beta_async_tool
+    async def double(a: int) -> str:
+        """Doubles a number."""
+        asked.append(a)
+        return str(2 * a)
+
+    def answer(request: ChatRequest) -> list[Step]:
+        if request.messages[-1].role == "tool":
+            return [Start(9), Content(f"It is {request.messages[-1].content}."), Finish("stop", Usage(9, 3))]
+        call = [ToolCallStart(0, "toolu_a", "double"), ToolCallArgs(0, '{"a": 21}')]
+        return [Start(5), *call, Finish("tool_calls", Usage(5, 9))]
+
+    live.provider.script = answer
+    final = await client.beta.messages.tool_runner(**ASK, tools=[double]).until_done()
+    assert [block.text for block in final.content] == ["It is 42."]
+    assert asked == [21]
+    assert len(live.provider.requests) == 2

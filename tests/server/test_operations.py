@@ -232,4 +232,6 @@ def test_a_failure_is_logged_under_the_request_id(caplog: pytest.LogCaptureFixtu
 
 def test_the_front_page_names_the_paths() -> None:
     with serving() as live, live.client() as client:
-        assert client.get("/").json()["paths"]["chat"] == CHAT
+        paths = client.get("/").json()["paths"]
+        assert paths["chat"] == CHAT
+        assert paths["completions"] == "/v1/completions"

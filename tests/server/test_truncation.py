@@ -74,7 +74,7 @@ def test_results_go_with_their_call() -> None:
     call = Message("assistant", tool_calls=(ToolCall("c", "f", "{}"),))
     result = Message("tool", "r", tool_call_id="c")
     question = Message("user", "q")
-    cuts = shorter([question, call, result, call, result])
+    cuts = list(shorter([question, call, result, call, result]))
     assert cuts == [(question, call, result)]
 
 
@@ -89,3 +89,8 @@ def test_cuts_only_ever_shrink(roles: list[str]) -> None:
     assert {message for message in messages if message.role == "system"} <= kept
     asked = [message for message in messages if message.role == "user"]
     assert set(asked[-1:]) <= kept
+
+
+def test_cuts_of_a_very_long_conversation_are_made_one_by_one() -> None:
+    cuts = shorter(users("a") * 50_000)
+    assert len(cuts[-1]) < len(cuts[0]) < 100_000

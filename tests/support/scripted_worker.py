@@ -5,6 +5,7 @@
 | name | behaviour |
 |---|---|
 | plain, slow | obedient; slow takes 20 ms a step |
+| stuck | never ends a step |
 | broken, dies | sends why it cannot start; exits at once |
 | dies-at K... | the first process dies in its step K, the second in the next K, ...; later ones are obedient |
 | poison K | dies whenever a request with an id that begins with "poison" runs and has K tokens of output or more |
@@ -54,6 +55,8 @@ class Behaviour(ScriptedRunner):
         step = len(self.steps) + 1
         if self.kind == "slow":
             time.sleep(0.02)
+        elif self.kind == "stuck":
+            time.sleep(3600)
         elif self.kind == "dies-at" and self.process < len(self.arguments):
             if step == int(self.arguments[self.process]):
                 die()

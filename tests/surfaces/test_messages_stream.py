@@ -300,6 +300,14 @@ def test_error_types(status: int, kind: str) -> None:
     assert body == {"type": "error", "error": {"type": kind, "message": "m"}, "request_id": None}
 
 
+def test_a_thread_is_refused_in_the_way_that_clients_go_on_without() -> None:
+    with pytest.raises(ApiError) as caught:
+        messages.decode(b'{"model": "m", "max_tokens": 1, "messages": [], "thread": {"type": "create"}}')
+    error = json.loads(messages.encode_error(caught.value))["error"]
+    assert error["details"] == {"error_code": "thread_unsupported_request"}
+    assert "'thread' is not supported" in error["message"]
+
+
 def test_a_long_prompt_is_told_in_the_words_that_clients_know() -> None:
     body = json.loads(messages.encode_error(context_length_exceeded(3000, 2048)))
     assert body["error"]["message"] == "prompt is too long: 3000 tokens > 2047 maximum"

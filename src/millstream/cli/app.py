@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.lint import lint
 from millstream.cli.options import (
     MODEL_HELP,
     ContextOption,
@@ -19,6 +20,7 @@ from millstream.cli.options import (
     ModelOption,
     NoFetchOption,
     ReasoningFormatOption,
+    RefusalsOption,
     RepetitionOption,
     SeedOption,
     StatsOption,
@@ -30,6 +32,7 @@ from millstream.cli.options import (
     TopKOption,
     TopPOption,
 )
+from millstream.cli.selftest import selftest
 
 LogLevel = Literal["error", "warning", "info", "debug"]
 LEVELS = ", ".join(get_args(LogLevel))
@@ -102,12 +105,20 @@ def serve(
     ] = None,
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
+    refusals: RefusalsOption = "off",
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Web pages from here may call the server; * is any; may be repeated."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another name by which a server on a loopback address is called, as by a proxy; may be repeated.",
+        ),
     ] = None,
     no_fetch: NoFetchOption = False,
 ) -> None:
@@ -126,7 +137,8 @@ def serve(
             log_level=log_level,
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
-            formats=Formats(tools=tool_format, reasoning=reasoning_format),
+            allow_hosts=tuple(allow_host or ()),
+            formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,
@@ -228,7 +240,7 @@ def chat(
 
 @app.command()
 def pull(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names that `list` shows.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names that `list` shows.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All models of the catalogue.")] = False,
     to: Annotated[Path | None, typer.Option(metavar="DIR", help="Put them here instead of the model cache.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print the paths.")] = False,
@@ -248,3 +260,5 @@ def list_() -> None:
 
 
 app.command()(bench)
+app.command()(lint)
+app.command()(selftest)

@@ -17,7 +17,7 @@ from millstream.cli.compose import LocalSession, open_local
 from millstream.cli.errors import CliError
 from millstream.cli.generate import Answer, conversation, write_answer
 from millstream.cli.options import EngineOptions
-from millstream.cli.terminal import is_terminal, note, report, styled
+from millstream.cli.terminal import is_terminal, note, prompt, report
 from millstream.ir.request import ChatRequest, Message, Sampling
 
 HELP = """\
@@ -99,8 +99,8 @@ class Conversation:
             raise CliError("standard input is not UTF-8 text") from None
         return "\n".join(lines).removesuffix('"""').strip("\n")
 
-    def _line(self, prompt: str) -> str:
-        return input(styled(prompt, "1", sys.stdout) if self._interactive else "")
+    def _line(self, text: str) -> str:
+        return input(prompt(text) if self._interactive else "")
 
     def _answer(self) -> None:
         """Answer the last user message. What was said before a Ctrl-C stays; a failure takes the message back."""

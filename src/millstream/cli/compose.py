@@ -74,6 +74,7 @@ async def open_local(
             name=assets.name,
             tool_format=formats.tools,
             reasoning_format=formats.reasoning,
+            refusals=formats.refusals,
         )
         yield LocalSession(assets.name, provider, engine)
     finally:
@@ -85,16 +86,26 @@ def open_server(
     sock: socket.socket,
     *,
     allow_origins: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
     access_log: bool,
     on_ready: Callable[[], None],
 ) -> HttpServer:
-    """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers."""
+    """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers.
+
+    A server that listens on a loopback address is called by loopback names and ``allow_hosts``; any other by any name.
+    """
     from millstream.server.app import create_app
+    from millstream.server.origins import is_loopback
     from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
     from millstream.server.store import default_store_path
 
-    settings = Settings(allow_origins=allow_origins, access_log=access_log, store_path=default_store_path())
+    settings = Settings(
+        allow_origins=allow_origins,
+        allow_hosts=allow_hosts if is_loopback(sock.getsockname()[0]) else None,
+        access_log=access_log,
+        store_path=default_store_path(),
+    )
     app = create_app(session.provider, session.engine.stats, settings)
     return HttpServer(app, sock, settings, on_ready=on_ready)
 

@@ -97,7 +97,7 @@ async def _run_prompt(
     async with open_local(path, options) as session:
         request: Request
         if raw:
-            request = CompletionRequest(model=session.name, prompt=prompt, sampling=sampling)
+            request = CompletionRequest(model=session.name, prompts=(prompt,), sampling=sampling)
         else:
             messages = conversation(system, [Message(role="user", content=prompt)])
             request = ChatRequest(model=session.name, messages=messages, sampling=sampling)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -35,10 +35,11 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
     """How the model writes tool calls and reasoning, by the names of `millstream.parsing.registry`; None: as its chat
-    template says."""
+    template says. ``refusals``: tell answers that decline as such."""
 
     tools: str | None = None
     reasoning: str | None = None
+    refusals: bool = False
 
 
 def parse_kv_cache(text: str) -> KvCache:
@@ -150,5 +151,12 @@ ReasoningFormatOption = Annotated[
     typer.Option(
         metavar="NAME", parser=parse_reasoning_format, rich_help_panel=_FORMATS,
         help="How the model marks its reasoning (think, harmony, none, …); as its chat template does if not given.",
+    ),
+]  # fmt: skip
+RefusalsOption = Annotated[
+    Literal["on", "off"],
+    typer.Option(
+        metavar="on|off", rich_help_panel=_FORMATS,
+        help="Also report an answer that begins as a refusal in `refusal`; the text itself stays.",
     ),
 ]  # fmt: skip

@@ -19,7 +19,8 @@ from millstream.server.run import bind
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``model_name``: what clients call the model. ``allow_origins``: web pages of which origins may call."""
+    """``model_name``: what clients call the model. ``allow_origins``: web pages of which origins may call.
+    ``allow_hosts``: names under which a server on a loopback address may be called."""
 
     host: str
     port: int
@@ -27,6 +28,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str
     fetch: bool
     allow_origins: tuple[str, ...]
+    allow_hosts: tuple[str, ...]
     formats: Formats
     engine: EngineOptions
 
@@ -58,6 +60,7 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
             session,
             sock,
             allow_origins=options.allow_origins,
+            allow_hosts=options.allow_hosts,
             access_log=options.log_level in ("info", "debug"),
             on_ready=lambda: print(_ready_line(session, sock), flush=True),
         )

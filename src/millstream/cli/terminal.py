@@ -26,6 +26,15 @@ def styled(text: str, code: str, stream: IO[str]) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if has_colour(stream) else text
 
 
+def prompt(text: str) -> str:
+    """``text`` in bold, for `input`. Readline is told which characters take no room (those between ``\\x01`` and
+    ``\\x02``), else it loses the column on lines longer than the terminal."""
+    if not has_colour(sys.stdout):
+        return text
+    before, after = ("\x01", "\x02") if "readline" in sys.modules else ("", "")
+    return f"{before}\x1b[1m{after}{text}{before}\x1b[0m{after}"
+
+
 def printable(text: str, stream: IO[str]) -> str:
     """Model output as it may go to ``stream``: a terminal gets no control characters but newline and tab, so that a
     model cannot move the cursor or drive the terminal; a pipe or a file gets the text as it is."""

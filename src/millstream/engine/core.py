@@ -1,20 +1,31 @@
-"""The engine loop without its process: a scheduler and the runner that executes its steps."""
+"""The engine loop without its process: a scheduler and the runner that executes its steps.
+
+A step is shared by strangers, so what one of them brought must not end it for the others: requests are checked when
+they come, and a batch that cannot run is run again sequence by sequence, which gives the same tokens.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
+from millstream.engine.admission import check_request
 from millstream.engine.protocol import EngineStats, TokenDelta, TokenRequest
 from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler
 from millstream.scheduler.sequence import Constraint
 
+log = logging.getLogger(__name__)
+
+_ROW_FAULTS = (ValueError, TypeError, ArithmeticError, LookupError, MemoryError)
+"""What a runner raises for what a chunk holds; anything else is a fault of the engine, which ends it."""
+
 
 class Runner(Protocol):
-    """Executes chunks. Raises ValueError if the step was refused before anything ran."""
+    """Executes chunks. One that cannot run raises ValueError; the step may be tried again without it."""
 
     @property
     def native_seconds(self) -> float:
@@ -29,24 +40,40 @@ ConstraintSource = Callable[[str, list[int]], Constraint]
 
 
 class EngineCore:
-    """One `step` at a time; every call is made from one thread. Without ``constraints`` grammars are refused."""
+    """One `step` at a time; every call is made from one thread, but `stats` from any.
 
-    def __init__(self, scheduler: Scheduler, runner: Runner, constraints: ConstraintSource | None = None) -> None:
+    Without ``constraints`` grammars are refused. ``vocab_size``: token ids are checked against it; None: they are not.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        constraints: ConstraintSource | None = None,
+        *,
+        vocab_size: int | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self.runner = runner
         self._constraints = constraints
+        self._vocab_size = vocab_size
         self._refused: list[TokenDelta] = []
         self._step_seconds = 0.0
-        self._last_step = time.monotonic()
+        self._moved = time.monotonic()
+        self._snapshot = scheduler.stats()
 
     def add(self, request: TokenRequest) -> None:
         """Queue a request; one that cannot be queued ends with an error delta in the next step."""
+        self._moved = time.monotonic()
         try:
+            if self._vocab_size is not None:
+                check_request(request, self._vocab_size)
             self.scheduler.add(request, self._constraint(request))
         except ValueError as error:
-            self._refused.append(TokenDelta(id=request.id, finish="error", error=str(error)))
+            self._refused.append(TokenDelta(id=request.id, finish="error", error=str(error), refused=True))
         except QueueFull:
             self._refused.append(TokenDelta(id=request.id, finish="error", error="the queue is full"))
+        self._snapshot = self.scheduler.stats()
 
     def _constraint(self, request: TokenRequest) -> Constraint | None:
         if request.grammar is None:
@@ -57,6 +84,7 @@ class EngineCore:
 
     def abort(self, request_id: str) -> None:
         self.scheduler.abort(request_id)
+        self._snapshot = self.scheduler.stats()
 
     @property
     def has_work(self) -> bool:
@@ -67,26 +95,41 @@ class EngineCore:
 
         ``starting`` is called with the ids of the step's sequences before they run.
         """
-        begun = time.monotonic()
+        begun = self._moved = time.monotonic()
         deltas, self._refused = self._refused, []
         chunks = self.scheduler.schedule()
+        self._snapshot = self.scheduler.stats()
         if chunks:
             if starting is not None:
                 starting([chunk.sequence.id for chunk in chunks])
-            try:
-                sampled = self.runner.execute(chunks)
-            except ValueError as error:
-                deltas += self.scheduler.fail(chunks, str(error))
-            else:
-                deltas += self.scheduler.commit(chunks, sampled)
-        self._last_step = time.monotonic()
-        self._step_seconds += self._last_step - begun
+            deltas += self._run(chunks)
+        self._moved = time.monotonic()
+        self._step_seconds += self._moved - begun
+        self._snapshot = self.scheduler.stats()
         return deltas
 
+    def _run(self, chunks: list[Chunk]) -> list[TokenDelta]:
+        try:
+            sampled = self.runner.execute(chunks)
+        except _ROW_FAULTS as error:
+            if len(chunks) == 1:
+                return self.scheduler.fail(chunks, _told(error))
+            return [delta for chunk in chunks for delta in self._run([chunk])]
+        return self.scheduler.commit(chunks, sampled)
+
     def stats(self) -> EngineStats:
+        """Counts as they were when the last command or step began or ended; the times are of now."""
         return msgspec.structs.replace(
-            self.scheduler.stats(),
+            self._snapshot,
             native_seconds=self.runner.native_seconds,
             step_seconds=self._step_seconds,
-            idle_seconds=time.monotonic() - self._last_step,
+            idle_seconds=time.monotonic() - self._moved,
         )
+
+
+def _told(error: Exception) -> str:
+    """What the client reads: the words of a refusal, and nothing of the inside."""
+    if isinstance(error, ValueError) and str(error):
+        return str(error)
+    log.error("a sequence could not be run", exc_info=error)
+    return "the engine could not run this request"

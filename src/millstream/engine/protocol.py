@@ -69,7 +69,7 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     """New tokens of one sequence in one step.
 
     ``logprobs`` has one entry per token if the request asked, else it is empty. ``finish`` is set on the last delta
-    of a sequence; ``error`` then says why if it is ``error``.
+    of a sequence; ``error`` then says why if it is ``error``, and ``refused`` that the request itself is at fault.
     ``cached_tokens``: prompt tokens taken from the prefix cache.
     The first delta of a sequence may have no tokens: it tells that prefill began.
     """
@@ -80,6 +80,7 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     finish: TokenFinish | None = None
     cached_tokens: int = 0
     error: str | None = None
+    refused: bool = False
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -97,7 +98,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 
 class EngineStats(msgspec.Struct, frozen=True):
-    """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, seconds since the last step.
+    """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, and ``idle_seconds``: for
+    how long the step that runs has been running, else how long ago the engine last did anything.
 
     ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
     other counts begin anew with each process.

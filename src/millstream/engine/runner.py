@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from millstream.engine.admission import MAX_LOGPROBS
 from millstream.engine.protocol import TokenAlternatives
 from millstream.native import SampleOutput, SamplingBatch
 from millstream.scheduler.scheduler import Chunk, Sampled
@@ -14,9 +15,6 @@ from millstream.scheduler.sequence import Sequence
 
 if TYPE_CHECKING:
     from millstream.native import Model
-
-MAX_LOGPROBS = 20
-"""Most alternatives that a request may ask for per token."""
 
 _BANNED = float("-inf")
 

@@ -11,7 +11,7 @@ import msgspec
 
 from millstream.engine.config import EngineConfig
 from millstream.engine.connection import EngineConnection, EngineStartError
-from millstream.engine.messages import Command, Event
+from millstream.engine.messages import Command, Event, StatsReply
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.restarts import RestartPolicy, Supervision, Watchdog
 
@@ -119,7 +119,8 @@ class Supervisor:
 
     def _handle(self, event: Event) -> None:
         self._worked = True
-        self._watchdog.heard()
+        if not isinstance(event, StatsReply):  # it comes from another thread than the steps, which may hang
+            self._watchdog.heard()
         self._client.engine_event(event)
 
     async def _supervise(self) -> None:

@@ -1,13 +1,19 @@
 """The engine process: one model, one loop of steps, one socket to the process that started it.
 
+Two threads: one takes commands off the socket and answers questions about the engine at once, also while a step runs
+(the native core does not hold the GIL); the other steps, and carries out the commands between two steps.
+
 Run as ``python -m millstream.engine.worker FD CONFIG``: FD is an inherited stream socket, CONFIG an `EngineConfig` as
 JSON. The process ends when the socket is closed by the other side.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
+import threading
+from queue import Empty, SimpleQueue
 
 import msgspec
 
@@ -17,6 +23,7 @@ from millstream.engine.messages import (
     Abort,
     Accepted,
     Batch,
+    Command,
     Event,
     FrameReader,
     Ready,
@@ -30,6 +37,8 @@ from millstream.engine.messages import (
 )
 from millstream.engine.protocol import EngineInfo
 from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+
+log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 1 << 18
 
@@ -91,21 +100,26 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         weight_bytes=model.weight_bytes,
         kv_bytes=model.kv_bytes,
     )
-    return EngineCore(scheduler, runner, FileConstraints(config.model_path)), info
+    return EngineCore(scheduler, runner, FileConstraints(config.model_path), vocab_size=spec.vocab_size), info
 
 
 class Worker:
-    """Alternates between the socket and the core: commands are read between steps, and waited for when idle."""
+    """Alternates between commands and steps of the core; waits for a command when there is nothing to do."""
 
     def __init__(self, connection: socket.socket, core: EngineCore) -> None:
         self._connection = connection
         self._core = core
-        self._reader = FrameReader()
         self._batch: list[str] = []
+        self._inbox: SimpleQueue[Submit | Abort | None] = SimpleQueue()
+        """Commands in order; None: the other side has closed the socket."""
+        self._sending = threading.Lock()
+        self._received = self._added = 0
+        """Requests so far; each number is written by one thread."""
 
     def run(self) -> None:
         """Serve until the other side closes the socket."""
-        while self._receive(wait=not self._core.has_work):
+        threading.Thread(target=self._listen, name="commands", daemon=True).start()
+        while self._take_commands():
             if self._core.has_work:
                 self._send(Step(self._core.step(self._announce)))
 
@@ -115,33 +129,55 @@ class Worker:
             self._batch = batch
             self._send(Batch(batch))
 
-    def _receive(self, *, wait: bool) -> bool:
-        """Handle the commands that have arrived; False at end of file."""
-        while True:
+    def _take_commands(self) -> bool:
+        """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
+        wait = not self._core.has_work
+        # Not more than are there now: whoever sends without pause must not keep the core from its steps.
+        for _ in range(max(self._inbox.qsize(), 1)):
             try:
-                data = self._connection.recv(_RECEIVE_BYTES, 0 if wait else socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return True
-            except ConnectionError:
+                command = self._inbox.get(block=wait)
+            except Empty:
+                break
+            if command is None:
                 return False
-            if not data:
-                return False
-            for body in self._reader.feed(data):
-                self._handle(body)
+            if isinstance(command, Submit):
+                self._core.add(command.request)
+                self._added += 1
+                self._send(Accepted(command.request.id))
+            else:
+                self._core.abort(command.request_id)
             wait = False
+        return True
 
-    def _handle(self, body: bytes) -> None:
-        command = command_decoder.decode(body)
-        if isinstance(command, Submit):
-            self._core.add(command.request)
-            self._send(Accepted(command.request.id))
-        elif isinstance(command, Abort):
-            self._core.abort(command.request_id)
-        elif isinstance(command, StatsQuery):
-            self._send(StatsReply(command.serial, self._core.stats()))
+    def _listen(self) -> None:
+        """Read the socket until its end."""
+        reader = FrameReader()
+        try:
+            while data := self._connection.recv(_RECEIVE_BYTES):
+                for body in reader.feed(data):
+                    self._sort(command_decoder.decode(body))
+        except OSError:
+            pass
+        except Exception:
+            log.exception("a command could not be read")
+        finally:
+            self._inbox.put(None)
+
+    def _sort(self, command: Command) -> None:
+        if isinstance(command, StatsQuery):
+            stats = self._core.stats()
+            unseen = self._received - self._added
+            if unseen > 0:
+                stats = msgspec.structs.replace(stats, waiting=stats.waiting + unseen)
+            self._send(StatsReply(command.serial, stats))
+        else:
+            self._received += isinstance(command, Submit)
+            self._inbox.put(command)
 
     def _send(self, event: Event) -> None:
-        self._connection.sendall(frame(event))
+        data = frame(event)
+        with self._sending:
+            self._connection.sendall(data)
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ and in the middle of an answer allows no token any more.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -16,6 +17,15 @@ from numpy.typing import NDArray
 
 CACHED_GRAMMARS = 32
 """Compiled grammars that are kept, the least recently used dropped first."""
+
+GRAMMAR_CHARACTERS = 256 * 1024
+"""Longest grammar: with it, the deepest chain of rules or references that can be written fits `_STACK_BYTES`."""
+
+_STACK_BYTES = 256 << 20
+"""llguidance follows chains of rules by recursion, about 5 kB a level; a usual stack ends at 1,500 levels, and with it
+the process. Only what is touched of a stack takes memory."""
+
+_stack_lock = threading.Lock()
 
 _LIMITS = LLParserLimits(
     max_items_in_row=8_000,
@@ -95,9 +105,7 @@ class Compiler:
         """
         compiled = self._compiled.pop(grammar, None)
         if compiled is None:
-            compiled = LLMatcher(self._tokenizer, grammar, limits=_LIMITS, log_level=0)
-            if compiled.is_error():
-                raise GrammarError(_summary(compiled.get_error()))
+            compiled = self._compile(grammar)
         self._compiled[grammar] = compiled
         if len(self._compiled) > CACHED_GRAMMARS:
             self._compiled.popitem(last=False)
@@ -105,6 +113,28 @@ class Compiler:
         for token in tokens:
             matcher.advance(token)
         return matcher
+
+    def _compile(self, grammar: str) -> LLMatcher:
+        if len(grammar) > GRAMMAR_CHARACTERS:
+            raise GrammarError(f"it is too long: {len(grammar)} characters, at most {GRAMMAR_CHARACTERS}")
+        done: list[LLMatcher] = []
+        build = threading.Thread(
+            target=lambda: done.append(LLMatcher(self._tokenizer, grammar, limits=_LIMITS, log_level=0))
+        )
+        with _stack_lock:  # the size of a stack is a setting of the process
+            usual = threading.stack_size(_STACK_BYTES)
+            try:
+                build.start()
+            except RuntimeError:
+                raise GrammarError("there is no memory to compile it") from None
+            finally:
+                threading.stack_size(usual)
+        build.join()
+        if not done:
+            raise GrammarError("it cannot be compiled")
+        if done[0].is_error():
+            raise GrammarError(_summary(done[0].get_error()))
+        return done[0]
 
     def check(self, grammar: str) -> None:
         """Compile a grammar and see whether a text can begin.

@@ -58,13 +58,14 @@ def channel(capacity: int, *, choices: int = 1) -> tuple[Sender, DeltaStream]:
     return Sender(pipe), guard(pipe, choices=choices)
 
 
-def merge(sources: Sequence[DeltaStream], *, capacity: int = 64) -> DeltaStream:
-    """One guarded stream out of one stream per choice (source k tells choice k). Needs a running event loop.
+def merge(sources: Sequence[DeltaStream], *, capacity: int = 64, choices: int | None = None) -> DeltaStream:
+    """One guarded stream out of several that tell different choices: ``choices`` in all, or (None) one each. Needs a
+    running event loop.
 
     Each source is read by a task of its own; all pause while the reader lags ``capacity`` deltas behind. Of several
-    `Start` the guard keeps the first. The first `Error` ends the stream and closes the other sources.
+    `Start` the guard keeps the first of each prompt. The first `Error` ends the stream and closes the other sources.
     """
-    return guard(_Merged(sources, capacity), choices=len(sources))
+    return guard(_Merged(sources, capacity), choices=choices or len(sources))
 
 
 class _Pipe:

@@ -23,18 +23,23 @@ class TopLogprob(msgspec.Struct, frozen=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """Natural-log probability of one sampled token under the model's own distribution, with the best alternatives."""
+    """Natural-log probability of one token under the model's own distribution, with the best alternatives.
+
+    ``logprob`` is NaN for the first token of an echoed prompt, which nothing precedes. ``shown``: whether the token's
+    bytes are part of the text (those of control tokens are not).
+    """
 
     token_id: int
     text: str
     bytes: bytes
     logprob: float
     top: tuple[TopLogprob, ...] = ()
+    shown: bool = True
 
 
 class Usage(msgspec.Struct, frozen=True):
     """Token counts of one choice. ``prompt_tokens`` includes ``cached_tokens``, ``completion_tokens`` includes
-    ``reasoning_tokens``; over several choices the prompt counts once."""
+    ``reasoning_tokens``; over several choices each prompt counts once."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -47,10 +52,12 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
-    """The request was admitted to a batch: what the prompt cost. At most one, before everything else."""
+    """The request was admitted to a batch: what a prompt cost. At most one per prompt (a chat has one prompt, number
+    0), the first before everything else."""
 
     prompt_tokens: int
     cached_tokens: int = 0
+    prompt: int = 0
 
 
 class Content(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
@@ -109,12 +116,14 @@ class Finish(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
 
 
 class Error(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
-    """Ends the stream, whatever choices are still open."""
+    """Ends the stream, whatever choices are still open. The fields are those of `millstream.ir.errors.ApiError`."""
 
     message: str
     type: str = "server_error"
     code: str | None = None
     status: int = 500
+    param: str | None = None
+    retry_after: float | None = None
 
 
 Delta = Start | Content | Reasoning | ToolCallStart | ToolCallArgs | Refusal | Finish | Error

@@ -42,12 +42,16 @@ def invalid(message: str, *, param: str | None = None, code: str | None = None) 
 
 
 class ContextLengthExceeded(ApiError):
-    """The prompt leaves no room in the context for even one token of an answer; a 400 that names both numbers."""
+    """The prompt leaves no room in the context for even one token of an answer; a 400 that names both numbers.
 
-    def __init__(self, prompt_tokens: int, context_length: int, *, param: str) -> None:
+    ``at_least``: the prompt was not counted to its end.
+    """
+
+    def __init__(self, prompt_tokens: int, context_length: int, *, param: str, at_least: bool = False) -> None:
+        count = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
         super().__init__(
             f"This model's maximum context length is {context_length} tokens, but the prompt alone has "
-            f"{prompt_tokens} tokens, which leaves no room for an answer. Shorten the prompt.",
+            f"{count} tokens, which leaves no room for an answer. Shorten the prompt.",
             code="context_length_exceeded",
             param=param,
         )
@@ -55,9 +59,11 @@ class ContextLengthExceeded(ApiError):
         self.context_length = context_length
 
 
-def context_length_exceeded(prompt_tokens: int, context_length: int, *, param: str = "messages") -> ApiError:
+def context_length_exceeded(
+    prompt_tokens: int, context_length: int, *, param: str = "messages", at_least: bool = False
+) -> ApiError:
     """See `ContextLengthExceeded`."""
-    return ContextLengthExceeded(prompt_tokens, context_length, param=param)
+    return ContextLengthExceeded(prompt_tokens, context_length, param=param, at_least=at_least)
 
 
 def model_not_found(name: str, served: Sequence[str]) -> ApiError:

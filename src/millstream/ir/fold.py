@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Sequence
 
 import msgspec
 
@@ -69,7 +69,7 @@ class ChoiceAnswer(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """A folded stream: its choices in order of their index, or what there was of them when ``error`` ended it.
-    ``usage`` counts the prompt once and sums the completions."""
+    ``usage`` counts each prompt once and sums the completions."""
 
     choices: tuple[ChoiceAnswer, ...]
     usage: Usage
@@ -81,13 +81,13 @@ class Folder:
 
     def __init__(self) -> None:
         self._choices: dict[int, _ChoiceFold] = {}
-        self._start: Start | None = None
+        self._starts: list[Start] = []
         self._error: Error | None = None
 
     def feed(self, delta: Delta) -> None:
         """Take the next delta of a guarded stream."""
         if isinstance(delta, Start):
-            self._start = delta
+            self._starts.append(delta)
         elif isinstance(delta, Error):
             self._error = delta
         else:
@@ -98,13 +98,13 @@ class Folder:
 
     @property
     def usage(self) -> Usage:
-        """Total so far: the prompt once, the completions of the closed choices."""
+        """Total so far: each prompt once, the completions of the closed choices."""
         closed = [fold.finish.usage for _, fold in sorted(self._choices.items()) if fold.finish is not None]
-        prompt: Start | Usage = self._start or (closed[0] if closed else Usage())
+        prompts: Sequence[Start | Usage] = self._starts or closed[:1]
         return Usage(
-            prompt_tokens=prompt.prompt_tokens,
+            prompt_tokens=sum(prompt.prompt_tokens for prompt in prompts),
             completion_tokens=sum(usage.completion_tokens for usage in closed),
-            cached_tokens=prompt.cached_tokens,
+            cached_tokens=sum(prompt.cached_tokens for prompt in prompts),
             reasoning_tokens=sum(usage.reasoning_tokens for usage in closed),
         )
 

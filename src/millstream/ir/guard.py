@@ -8,7 +8,7 @@ What the guard does with a source that breaks the rules of `millstream.ir.deltas
 | raises anything else | an `Error` without internals; the exception is logged |
 | stops while a choice is open | an `Error`: ended without a result |
 | sends a delta for a closed choice, or goes on after the last `Finish` or an `Error` | nothing of it |
-| sends a `Start` that is not the first delta, or a second one | nothing of it |
+| sends its first `Start` after other deltas, or a second one for the same prompt | nothing of it |
 | sends a `Refusal` early, twice, or beside tool calls | the first one, just before `Finish`; none if there were calls |
 | starts call number k as anything but index k, or sends arguments of a call that never started | an `Error` |
 | names a choice that was not asked for, or sends something that is no delta | an `Error` |
@@ -42,7 +42,26 @@ def guard(source: AsyncIterable[Delta], *, choices: int = 1) -> DeltaStream:
 
 def error_of(error: ApiError) -> Error:
     """The delta that tells about a failure in the middle of a stream."""
-    return Error(error.message, type=error.type, code=error.code, status=error.status)
+    return Error(
+        error.message,
+        type=error.type,
+        code=error.code,
+        status=error.status,
+        param=error.param,
+        retry_after=error.retry_after,
+    )
+
+
+def problem_of(error: Error) -> ApiError:
+    """The reverse: the failure of an answer of which nothing has been sent."""
+    return ApiError(
+        error.message,
+        type=error.type,
+        code=error.code,
+        status=error.status,
+        param=error.param,
+        retry_after=error.retry_after,
+    )
 
 
 def failure(exception: Exception) -> Error:
@@ -73,7 +92,8 @@ class _Guard:
         self._iterator: AsyncIterator[Delta] = aiter(source)
         self._open = {index: _Choice() for index in range(choices)}
         self._choices = choices
-        self._started = False
+        self._started: set[int] = set()
+        self._spoken = False
         self._ended = False
         self._source_closed = False
         self._held: Finish | None = None
@@ -125,11 +145,10 @@ class _Guard:
         if kind is Error:
             return delta
         if kind is Start:
-            first, self._started = not self._started, True
-            return delta if first else None
+            return self._check_start(delta)  # type: ignore[arg-type]
         if kind not in (Content, Reasoning, ToolCallStart, ToolCallArgs, Refusal, Finish):
             raise _Violation(f"{kind.__name__} is no delta")
-        self._started = True
+        self._spoken = True
         index = delta.choice  # type: ignore[union-attr]
         choice = self._open.get(index)
         if choice is None:
@@ -151,6 +170,13 @@ class _Guard:
             self._held = delta
             return refusal
         return delta
+
+    def _check_start(self, start: Start) -> Start | None:
+        late = self._spoken and not self._started
+        if late or start.prompt in self._started or not 0 <= start.prompt < self._choices:
+            return None
+        self._started.add(start.prompt)
+        return start
 
     async def _finish(self, finish: Finish) -> Finish:
         del self._open[finish.choice]

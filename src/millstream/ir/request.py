@@ -109,18 +109,35 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     priority: int = 0
 
+    @property
+    def choices(self) -> int:
+        """Number of choices in the answer."""
+        return self.n
+
 
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Raw text or token ids to be continued, without a chat template."""
+    """Raw texts or token ids to be continued, without a chat template: ``n`` choices of each prompt.
+
+    Choice ``k * n + c`` is choice c of prompt k. ``echo``: each choice begins with its prompt (then
+    ``sampling.max_tokens`` may be 0: nothing is generated). ``best_of``: draw so many per prompt and answer with the
+    ``n`` whose tokens have the highest mean log probability. ``suffix``: what follows the text to be filled in.
+    """
 
     model: str
-    prompt: str | tuple[int, ...]
+    prompts: tuple[str | tuple[int, ...], ...]
     echo: bool = False
+    best_of: int | None = None
+    suffix: str | None = None
     sampling: Sampling = Sampling()
     output: Output = Output()
     n: int = 1
     tenant: str = ""
     priority: int = 0
+
+    @property
+    def choices(self) -> int:
+        """Number of choices in the answer."""
+        return self.n * len(self.prompts)
 
 
 Request = ChatRequest | CompletionRequest

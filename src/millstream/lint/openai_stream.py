@@ -167,7 +167,10 @@ class StreamLint:
         self.check(completion >= self._running, "usage", "completion_tokens went down")
         self._running = completion
 
-    def _choice(self, choice: dict[str, Any]) -> None:
+    def _choice(self, choice: Any) -> None:
+        if not isinstance(choice, dict):
+            self.report("choice", f"a choice must be an object: {choice!r}")
+            return
         index = choice.get("index")
         if type(index) is not int or index not in self._choices:
             self.report("choice", f"index {index!r} of {len(self._choices)} choices")
@@ -189,7 +192,8 @@ class StreamLint:
             self.check(calls, "finish", "finish_reason tool_calls without a call")
 
     def _no_nulls(self, choice: dict[str, Any]) -> None:
-        for name, value in [*choice.items(), *choice.get("delta", {}).items()]:
+        delta = choice.get("delta")
+        for name, value in [*choice.items(), *(delta.items() if isinstance(delta, dict) else ())]:
             if name != "finish_reason":
                 self.check(value is not None, "absent", f"{name} is null instead of absent")
 
@@ -220,8 +224,13 @@ class ChatLint(StreamLint):
             self.check(state.refusals == 1, "refusal", "a second refusal")
             self.check(not state.calls, "refusal", "a refusal beside tool calls")
 
-    def _call(self, state: _Choice, call: dict[str, Any]) -> None:
+    def _call(self, state: _Choice, call: Any) -> None:
+        if not isinstance(call, dict):
+            self.report("tool-call", f"a call must be an object: {call!r}")
+            return
         index, function = call.get("index"), call.get("function") or {}
+        if not self.check(isinstance(function, dict), "tool-call", "a function must be an object"):
+            return
         self.check(isinstance(function.get("arguments"), str), "tool-call", "arguments must be a string")
         if index == len(state.calls):
             named = bool(call.get("id")) and call.get("type") == "function" and bool(function.get("name"))
@@ -235,8 +244,12 @@ class ChatLint(StreamLint):
             self.report("tool-call", f"call {index!r} after {len(state.calls)} calls")
 
     def logprobs(self, value: dict[str, Any]) -> None:
-        for entry in value.get("content") or []:
-            for item in [entry, *entry.get("top_logprobs", [None])]:
+        entries = value.get("content") or []
+        if not self.check(isinstance(entries, list), "logprobs", "content must be a list"):
+            return
+        for entry in entries:
+            tops = entry.get("top_logprobs") if isinstance(entry, dict) else None
+            for item in [entry, *(tops if isinstance(tops, list) else [None])]:
                 shape = isinstance(item, dict) and isinstance(item.get("token"), str) and _number(item.get("logprob"))
                 self.check(shape, "logprobs", f"not a log probability: {item!r}")
 
@@ -254,8 +267,11 @@ class CompletionLint(StreamLint):
     def logprobs(self, value: dict[str, Any]) -> None:
         columns: tuple[tuple[str, Callable[[Any], bool]], ...] = (
             ("tokens", lambda item: isinstance(item, str)),
-            ("token_logprobs", _number),
-            ("top_logprobs", lambda item: isinstance(item, dict) and all(map(_number, item.values()))),
+            ("token_logprobs", lambda item: item is None or _number(item)),
+            (
+                "top_logprobs",
+                lambda item: item is None or (isinstance(item, dict) and all(map(_number, item.values()))),
+            ),
             ("text_offset", lambda item: type(item) is int and item >= 0),
         )
         lengths = set()

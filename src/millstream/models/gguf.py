@@ -246,7 +246,7 @@ class _Parser:
 
     def _check_magic(self) -> None:
         if self._data[:4] != b"GGUF":
-            raise ModelFileError(f"{self._path}: is not a GGUF file (it begins with {self._data[:4]!r})")
+            raise ModelFileError(f"{self._path}: not a GGUF file (it begins with {self._data[:4]!r})")
         self._at = 4
         (version,) = self._unpack("<I", "the header")
         if version & 0xFFFF == 0 and version:

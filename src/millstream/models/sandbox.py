@@ -72,7 +72,7 @@ def render_bounded(environment: ChatEnvironment, source: Any, variables: dict[st
     """Render a template of this environment within a fresh budget. Raises what the template raises."""
     token = _budget.set(Budget())
     try:
-        return environment.concat(source.generate(**variables))
+        return environment.concat(source.generate(variables))
     finally:
         _budget.reset(token)
 

@@ -37,7 +37,7 @@ from millstream.ir.deltas import (
     TopLogprob,
     Usage,
 )
-from millstream.ir.errors import engine_failed
+from millstream.ir.errors import engine_failed, invalid
 from millstream.ir.guard import error_of
 from millstream.ir.request import Output
 from millstream.parsing.detokenizer import Detokenizer
@@ -136,7 +136,7 @@ class ChoiceDecoder:
             self._show()
         elif step.finish == "error":
             self._show()
-            self._fail(step.error)
+            self._fail(step)
         else:
             self._finish(step.finish)
 
@@ -249,9 +249,10 @@ class ChoiceDecoder:
         ids, logprobs = self._take_ids(), self._take_logprobs()
         self._out.append(Finish(reason, usage, self._choice, ids, logprobs, self._matcher.matched))
 
-    def _fail(self, message: str | None) -> None:
+    def _fail(self, step: TokenDelta) -> None:
         self.finished = True
-        self._out.append(error_of(engine_failed(message or "The engine failed.")))
+        message = step.error or "The engine failed."
+        self._out.append(error_of(invalid(message) if step.refused else engine_failed(message)))
 
     def _take_ids(self) -> tuple[int, ...]:
         if not self._ids:
@@ -273,4 +274,4 @@ class ChoiceDecoder:
             TopLogprob(other, *name(other), logprob)
             for other, logprob in zip(entry.top_ids[: self._alternatives], entry.top_logprobs, strict=False)
         )
-        return TokenLogprob(token, *name(token), entry.logprob, top)
+        return TokenLogprob(token, *name(token), entry.logprob, top, self._table[token] is not None)

@@ -8,6 +8,7 @@ the sequence served last, which is put back in the queue and computed again late
 
 from __future__ import annotations
 
+import logging
 from bisect import insort
 
 import msgspec
@@ -15,6 +16,8 @@ import msgspec
 from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
 from millstream.scheduler.blocks import BlockPool, chain_digest
 from millstream.scheduler.sequence import Constraint, Sequence
+
+log = logging.getLogger(__name__)
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,12 +222,16 @@ class Scheduler:
     def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
         if token < 0:
             self.abort(sequence.id)
-            reason = sequence.constraint.error if sequence.constraint is not None else None
-            return TokenDelta(id=sequence.id, finish="error", error=_nothing_allowed(reason))
-        sequence.append(token)
+            return _nothing_allowed(sequence)
+        try:
+            sequence.append(token)
+            whole = sequence.constraint is not None and sequence.constraint.finished
+        except Exception:  # grammars are strangers', and the library that follows them is not ours
+            log.exception("a constraint failed")
+            self.abort(sequence.id)
+            return TokenDelta(id=sequence.id, finish="error", error="the grammar of the answer could not be followed")
         self._generated_tokens += 1
         finish: TokenFinish | None = None
-        whole = sequence.constraint is not None and sequence.constraint.finished
         if whole or token in sequence.request.stop_ids:
             finish = "stop"
         elif sequence.output_length >= sequence.request.max_tokens:
@@ -261,6 +268,16 @@ def _rank(sequence: Sequence) -> tuple[int, int]:
     return sequence.rank
 
 
-def _nothing_allowed(reason: str | None) -> str:
-    message = "no token is allowed at this position"
-    return f"{message}: the grammar of the answer went over a limit ({reason})" if reason else message
+def _nothing_allowed(sequence: Sequence) -> TokenDelta:
+    """The end of a sequence that has no next token, and whose fault it is."""
+    request, constraint = sequence.request, sequence.constraint
+    if constraint is not None and constraint.error is not None:
+        why, refused = f"the grammar of the answer went over a limit ({constraint.error})", True
+    elif constraint is not None:
+        why, refused = "the grammar of the answer allows only tokens that the request forbids", True
+    elif sequence.output_length < request.min_tokens or request.sampling.logit_bias:
+        why, refused = "min_tokens and logit_bias of the request forbid every token", True
+    else:
+        why, refused = "the model gave no number for any token", False
+    message = f"no token is allowed at this position: {why}"
+    return TokenDelta(id=sequence.id, finish="error", error=message, refused=refused)

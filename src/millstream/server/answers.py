@@ -12,9 +12,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
+from millstream.ir.guard import problem_of
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import Request
 from millstream.server.body import ClientGone, read_body
+from millstream.server.decoding import decoded
 from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
@@ -42,7 +44,7 @@ class AnswerRoute:
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
             since = time.perf_counter()
-            call = self._surface.decode(body, settings.limits)
+            call = await until_gone(receive, decoded(len(body), self._surface.decode, body, settings.limits))
             del body
             source = await self._open(call.request, receive)
         except ClientGone:
@@ -56,7 +58,7 @@ class AnswerRoute:
             self._metrics.request(self._surface.NAME, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = self._metrics.measured(source, self._surface.NAME, call.request.n, since)
+        stream = self._metrics.measured(source, self._surface.NAME, call.request.choices, since)
         if call.options.stream:
             response = sse_response(
                 stream,
@@ -91,8 +93,7 @@ class AnswerRoute:
         error = answer.error
         if not 400 <= error.status <= 599:
             return error_response(internal_error(), self._surface)
-        problem = ApiError(error.message, type=error.type, code=error.code, status=error.status)
-        return error_response(problem, self._surface)
+        return error_response(problem_of(error), self._surface)
 
 
 def warned(send: Send, warnings: Sequence[str]) -> Send:

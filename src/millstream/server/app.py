@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from millstream.ir.provider import Provider
 from millstream.server.answers import AnswerRoute
+from millstream.server.docs.routes import DocsRoutes
 from millstream.server.errors import on_http_exception
 from millstream.server.info import EngineHealth, InfoRoutes
 from millstream.server.lifecycle import Lifecycle
@@ -41,8 +42,9 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)
+    described = [*routes, *responses.routes(), *texts.routes(), *info.routes()]
     app = Starlette(
-        routes=[*routes, *responses.routes(), *texts.routes(), *info.routes()],
+        routes=[*described, *DocsRoutes(described).routes()],
         middleware=_middleware(lifecycle, settings),
         exception_handlers={HTTPException: on_http_exception},
     )
@@ -52,13 +54,13 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
 
 
 def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
-    frame = Middleware(RequestFrame, lifecycle=lifecycle, access_log=settings.access_log)
+    frame = Middleware(RequestFrame, lifecycle=lifecycle, settings=settings)
     if not settings.allow_origins:
         return [frame]
-    from starlette.middleware.cors import CORSMiddleware
+    from millstream.server.cors import Cors
 
     cors = Middleware(
-        CORSMiddleware,
+        Cors,
         allow_origins=settings.allow_origins,
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),

@@ -50,8 +50,9 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 def _check_kind(headers: dict[bytes, bytes]) -> None:
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    # A web page may send other kinds to this machine without asking first: only JSON makes the browser ask.
-    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+    # A web page may send other kinds, or none, without asking first: only JSON makes the browser ask.
+    undeclared = not kind and b"origin" not in headers
+    if not undeclared and kind != b"application/json" and not kind.endswith(b"+json"):
         raise ApiError(
             "The content type must be application/json: add the header 'Content-Type: application/json'.",
             code="unsupported_media_type",

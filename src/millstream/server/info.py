@@ -52,11 +52,13 @@ class InfoRoutes:
 
         paths = {
             "chat": "/v1/chat/completions",
+            "completions": "/v1/completions",
             "responses": "/v1/responses",
             "messages": "/v1/messages",
             "models": "/v1/models",
             "health": "/health",
             "metrics": "/metrics",
+            "docs": "/docs",
         }
         return _json({"name": "millstream", "version": __version__, "paths": paths})
 
@@ -90,7 +92,7 @@ class InfoRoutes:
             "kv_blocks_total": stats.kv_blocks_total,
             "steps": stats.steps,
         }
-        if stats.running > 0 and stats.idle_seconds > self._settings.stuck_seconds:
+        if (stats.running or stats.waiting) and stats.idle_seconds > self._settings.stuck_seconds:
             reason = f"The engine has work but made no step for {stats.idle_seconds:.0f} s."
             return _json({"status": "unavailable", "reason": reason, **counts}, status=503)
         return _json({"status": "ok", **counts})

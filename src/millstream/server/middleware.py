@@ -1,4 +1,4 @@
-"""The frame around every request: its id, the drain gate, the last line of defence, one log line."""
+"""The frame around every request: its id, who may call, the drain gate, the last line of defence, one log line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millstream.ir.errors import ApiError
 from millstream.server.body import ClientGone
 from millstream.server.dialect import surface_of
 from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import Lifecycle, shutting_down
+from millstream.server.origins import check_caller
+from millstream.server.settings import Settings
 from millstream.surfaces.wire import request_id as current_request_id
 
 log = logging.getLogger("millstream.server")
@@ -24,10 +27,10 @@ _SANE_ID = re.compile(rb"^[A-Za-z0-9._:/+=-]{1,128}$")
 class RequestFrame:
     """Pure ASGI, so that nothing stands between a stream and its client."""
 
-    def __init__(self, app: ASGIApp, *, lifecycle: Lifecycle, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, *, lifecycle: Lifecycle, settings: Settings) -> None:
         self._app = app
         self._lifecycle = lifecycle
-        self._access_log = access_log
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,11 +52,14 @@ class RequestFrame:
             await send(message)
 
         try:
+            check_caller(scope, hosts=self._settings.allow_hosts, origins=self._settings.allow_origins)
             if self._lifecycle.draining and scope["method"] == "POST":
                 await error_response(shutting_down(), surface)(scope, receive, framed)
             else:
                 with self._lifecycle.request():
                     await self._app(scope, receive, framed)
+        except ApiError as error:
+            await error_response(error, surface)(scope, receive, framed)
         except ClientGone:
             pass
         except asyncio.CancelledError:
@@ -66,7 +72,7 @@ class RequestFrame:
                 raise  # the answer has begun: the connection must be cut
             await error_response(internal_error(), surface)(scope, receive, framed)
         finally:
-            if self._access_log:
+            if self._settings.access_log:
                 seconds = time.perf_counter() - began
                 log.info("%s %s %d %.3fs %s", scope["method"], _path(scope), status, seconds, request_id.decode())
 

@@ -16,10 +16,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from millstream.ir.deltas import Delta, Error
 from millstream.ir.errors import ApiError, invalid, model_not_found
+from millstream.ir.guard import problem_of
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import ChatRequest
 from millstream.server.answers import until_gone
 from millstream.server.body import ClientGone, read_body
+from millstream.server.decoding import decoded
 from millstream.server.errors import error_response, internal_error
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
@@ -157,7 +159,7 @@ class _Create:
 
     async def _decode(self, body: bytes, tenant: str) -> Call:
         """The call, with what it needs of the store."""
-        parsed = surface.parse(body)
+        parsed = await decoded(len(body), surface.parse, body)
         history = []
         if parsed.previous_response_id is not None:
             found = await self._store.history(tenant, parsed.previous_response_id)
@@ -165,7 +167,8 @@ class _Create:
                 raise surface.previous_response_not_found(found)
             history = found
         stored = await self._store.find_items(tenant, parsed.references)
-        call = surface.build(parsed, self._settings.limits, history=history, stored=stored)
+        size = len(body) + sum(map(len, history)) * 64
+        call = await decoded(size, surface.build, parsed, self._settings.limits, history=history, stored=stored)
         return Call(msgspec.structs.replace(call.request, tenant=tenant), call.options)
 
     async def _submit(self, call: Call) -> DeltaStream:
@@ -191,9 +194,7 @@ class _Create:
             return _json(to_json(encoder.response()))
         if not 400 <= problem.status <= 599:
             return error_response(internal_error(), surface)
-        return error_response(
-            ApiError(problem.message, type=problem.type, code=problem.code, status=problem.status), surface
-        )
+        return error_response(problem_of(problem), surface)
 
 
 class _Prepared:

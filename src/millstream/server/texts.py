@@ -12,6 +12,7 @@ from millstream.ir.errors import ApiError
 from millstream.ir.provider import PromptTools, Provider
 from millstream.server.answers import until_gone, warned
 from millstream.server.body import ClientGone, read_body
+from millstream.server.decoding import decoded
 from millstream.server.dialect import surface_of
 from millstream.server.errors import error_response
 from millstream.server.metrics import Metrics
@@ -45,12 +46,12 @@ class TextRoutes:
         ]
 
     async def count_tokens(self, body: bytes) -> Reply:
-        call = anthropic_messages.decode_count(body, self._settings.limits)
+        call = await decoded(len(body), anthropic_messages.decode_count, body, self._settings.limits)
         tokens = await self._tools().prompt_tokens(texts.chat_of(call))
         return {"input_tokens": len(tokens)}, call.warnings
 
     async def tokenize(self, body: bytes) -> Reply:
-        ask = texts.decode_tokenize(body, self._settings.limits)
+        ask = await decoded(len(body), texts.decode_tokenize, body, self._settings.limits)
         tools = self._tools()
         if ask.conversation is None:
             tokens = await tools.tokenize(ask.text, model=ask.model, add_special=ask.add_special)
@@ -60,13 +61,13 @@ class TextRoutes:
         return {**reply, "max_model_len": self._context_length(ask.model)}, ()
 
     async def detokenize(self, body: bytes) -> Reply:
-        ask = texts.decode_detokenize(body)
+        ask = await decoded(len(body), texts.decode_detokenize, body)
         text = await self._tools().detokenize(ask.tokens, model=ask.model)
         # llama.cpp's clients look for `content`.
         return {"prompt": text, "content": text}, ()
 
     async def apply_template(self, body: bytes) -> Reply:
-        request = texts.decode_template(body, self._settings.limits)
+        request = await decoded(len(body), texts.decode_template, body, self._settings.limits)
         return {"prompt": await self._tools().render(texts.named(request, self._first_model()))}, ()
 
     def _tools(self) -> PromptTools:

@@ -7,6 +7,7 @@ room, so the smallest cut is found by bisection, in a few tries.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 from msgspec.structs import replace
 
@@ -49,23 +50,44 @@ async def stream_truncated(provider: Provider, request: ChatRequest) -> DeltaStr
     return await provider.stream(replace(request, messages=cuts[low]))
 
 
-def shorter(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """The conversation with more and more of its oldest messages left out.
+def shorter(messages: Sequence[Message]) -> Sequence[tuple[Message, ...]]:
+    """The conversation with more and more of its oldest messages left out; each is made when it is asked for.
 
     System and developer messages stay, and the last user message. A tool's result goes with the call that it answers.
     """
     last_user = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
-    cuts: list[tuple[Message, ...]] = []
-    left_out: set[int] = set()
     units = _units(messages, last_user)
-    for number, unit in enumerate(units):
-        left_out.update(unit)
+    ends = []
+    for number in range(len(units)):
         # An answer without its question helps nobody: between turns, cut at user messages only.
         following = units[number + 1][0] if number + 1 < len(units) else None
-        if following is not None and following < last_user and messages[following].role != "user":
-            continue
-        cuts.append(tuple(message for at, message in enumerate(messages) if at not in left_out))
-    return cuts
+        if following is None or following >= last_user or messages[following].role == "user":
+            ends.append(number + 1)
+    return _Cuts(messages, units, ends)
+
+
+class _Cuts(Sequence[tuple[Message, ...]]):
+    """Cut k leaves out the first ``ends[k]`` of ``units``."""
+
+    def __init__(self, messages: Sequence[Message], units: list[list[int]], ends: list[int]) -> None:
+        self._messages = messages
+        self._units = units
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Message, ...]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Message, ...]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Message, ...] | list[tuple[Message, ...]]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        left_out = {at for unit in self._units[: self._ends[index]] for at in unit}
+        return tuple(message for at, message in enumerate(self._messages) if at not in left_out)
 
 
 def _units(messages: Sequence[Message], last_user: int) -> list[list[int]]:

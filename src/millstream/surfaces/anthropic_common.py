@@ -31,6 +31,9 @@ ERROR_TYPES = {
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 
+_NO_THREADS = {"error_code": "thread_unsupported_request"}
+"""On this the SDKs' tool runners, which ask for a stored conversation first, go on with the full one each turn."""
+
 _CARRIED = b"millstream-thinking-1\0"
 _MAX_CARRIED = 4 * 1024 * 1024
 
@@ -47,7 +50,10 @@ def error_type(status: int) -> str:
 
 def encode_error(error: ApiError) -> bytes:
     """The body of a failure before the first byte."""
-    return to_json(_envelope(_message(error), error.status))
+    body = _envelope(_message(error), error.status)
+    if error.param == "thread" and error.code == "unsupported_parameter":
+        body["error"]["details"] = _NO_THREADS
+    return to_json(body)
 
 
 def error_event(error: Error) -> bytes:

@@ -36,7 +36,7 @@ class WireBlock(msgspec.Struct, frozen=True):
     signature: str | None = None
     id: str | None = None
     name: str | None = None
-    input: msgspec.Raw = msgspec.Raw()
+    input: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     tool_use_id: str | None = None
     content: Any = None
     is_error: bool | None = None

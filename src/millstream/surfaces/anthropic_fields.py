@@ -83,6 +83,6 @@ MESSAGES_FIELDS = field_table(
         _refused("container", "there are no containers."),
         _refused("mcp_servers", "the server calls no MCP servers; give their tools in `tools`.", []),
         _refused("compaction", "conversations are not compacted."),
-        _refused("thread", "conversations are not stored."),
+        _refused("thread", "conversations are not stored; the SDKs' tool runners then go on without."),
     )
 )

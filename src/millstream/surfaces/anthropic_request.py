@@ -11,7 +11,14 @@ from millstream.ir.request import ChatRequest, Message, ResponseFormat, Sampling
 from millstream.surfaces.anthropic_conversation import WireBlock, WireMessage, conversation, system_message
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_tools import Toolbox, WireTool, WireToolChoice
-from millstream.surfaces.openai_params import SharedBody, decode_body, require_model, sampling, stop_strings
+from millstream.surfaces.openai_params import (
+    SharedBody,
+    check_count,
+    decode_body,
+    require_model,
+    sampling,
+    stop_strings,
+)
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
@@ -61,7 +68,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     wire = decode_body(body, MessagesBody, MESSAGES_FIELDS)
     if wire.max_tokens is None:
         raise invalid("max_tokens is required.", param="max_tokens", code="missing_required_parameter")
-    call = _call(wire, _sampling(wire, limits))
+    call = _call(wire, _sampling(wire, limits), limits)
     if wire.messages and wire.messages[-1].role == "assistant":
         raise invalid(
             "messages: the last turn must not be the assistant's: an answer is always a new turn.",
@@ -77,14 +84,15 @@ def decode_count(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008 
     Raises:
         ApiError: 400 with the path of the field at fault.
     """
-    return _call(decode_body(body, MessagesBody, MESSAGES_FIELDS), Sampling())
+    return _call(decode_body(body, MessagesBody, MESSAGES_FIELDS), Sampling(), limits)
 
 
-def _call(wire: MessagesBody, sampling: Sampling) -> Call:
+def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
     if not wire.messages:
         raise (
             _missing("messages") if wire.messages is None else invalid("messages must not be empty.", param="messages")
         )
+    check_count("messages", len(wire.messages), limits.messages)
     tools = Toolbox(wire.tools)
     turns: list[Message] = [*system_message(wire.system), *conversation(wire.messages, tools)]
     if not turns:

@@ -11,7 +11,7 @@ from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
 from millstream.surfaces.openai_params import (
     SharedBody,
-    check_depth,
+    check_count,
     choice_count,
     decode_body,
     require_model,
@@ -27,12 +27,10 @@ from millstream.surfaces.openai_tools import (
     tool_choice,
     tools,
 )
+from millstream.surfaces.template_variables import template_variables
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
 ROLES: tuple[str, ...] = get_args(Role)
-
-TEMPLATE_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
-"""Template variables that belong to the server."""
 
 
 class WirePart(msgspec.Struct, frozen=True):
@@ -92,7 +90,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     declared = tools(wire.tools, limits)
     request = ChatRequest(
         model=require_model(wire.model),
-        messages=_messages(wire.messages),
+        messages=_messages(wire.messages, limits),
         tools=declared,
         tool_choice=tool_choice(wire.tool_choice, declared),
         parallel_tool_calls=wire.parallel_tool_calls is not False,
@@ -127,21 +125,18 @@ def _logprobs(wire: ChatBody, limits: Limits) -> int | None:
 
 
 def _template_kwargs(wire: ChatBody, limits: Limits) -> dict[str, Any]:
-    kwargs = dict(wire.chat_template_kwargs or {})
-    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
-    for name in kwargs:
-        if name in TEMPLATE_NAMES:
-            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
+    kwargs = template_variables(wire.chat_template_kwargs, limits)
     if wire.reasoning_effort is not None:
         kwargs.setdefault("reasoning_effort", wire.reasoning_effort)
     return kwargs
 
 
-def _messages(wire: list[WireMessage] | None) -> tuple[Message, ...]:
+def _messages(wire: list[WireMessage] | None, limits: Limits) -> tuple[Message, ...]:
     if wire is None:
         raise invalid("messages is required.", param="messages", code="missing_required_parameter")
     if not wire:
         raise invalid("messages must not be empty.", param="messages")
+    check_count("messages", len(wire), limits.messages)
     return tuple(_message(message, f"messages[{position}]") for position, message in enumerate(wire))
 
 

@@ -47,7 +47,7 @@ def encode_error(error: ApiError) -> bytes:
 
 def error_frame(error: Error) -> bytes:
     """A failure after the first byte."""
-    return data_frame(error_body(error.message, error.type, None, error.code))
+    return data_frame(error_body(error.message, error.type, error.param, error.code))
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
@@ -90,16 +90,27 @@ class LegacyLogprobs:
 
     def body(self, entries: Iterable[TokenLogprob]) -> dict[str, Any]:
         """The lists for the next tokens of the choice."""
-        tokens, logprobs, tops, offsets = [], [], [], []
+        tokens: list[str] = []
+        logprobs: list[float | None] = []
+        tops: list[dict[str, float] | None] = []
+        offsets: list[int] = []
         for entry in entries:
-            tokens.append(_legacy_token(entry.text, entry.bytes))
-            logprobs.append(finite(entry.logprob))
-            alternatives = {_legacy_token(top.text, top.bytes): finite(top.logprob) for top in entry.top}
-            tops.append({**alternatives, tokens[-1]: logprobs[-1]})
-            offsets.append(self._offset(entry.bytes))
+            token = _legacy_token(entry.text, entry.bytes)
+            tokens.append(token)
+            if math.isnan(entry.logprob):  # the first token of an echoed prompt
+                logprobs.append(None)
+                tops.append(None)
+            else:
+                logprobs.append(finite(entry.logprob))
+                alternatives = {_legacy_token(top.text, top.bytes): finite(top.logprob) for top in entry.top}
+                tops.append({**alternatives, token: finite(entry.logprob)})
+            offsets.append(self._offset(entry))
         return {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets}
 
-    def _offset(self, token: bytes) -> int:
+    def _offset(self, entry: TokenLogprob) -> int:
+        if not entry.shown:
+            return self._characters
+        token = entry.bytes
         # A token that begins inside a character belongs to the character that an earlier token began.
         inside = bool(token) and token[0] & 0xC0 == 0x80 and self._characters > 0
         offset = self._characters - inside
@@ -130,7 +141,7 @@ class Envelope:
 
 
 class UsageCounter:
-    """Usage over all choices as deltas pass: the prompt once, completions summed; final numbers beat counted ones."""
+    """Usage over all choices as deltas pass: each prompt once, completions summed; final numbers beat counted ones."""
 
     def __init__(self, choices: int) -> None:
         self.open_choices = choices
@@ -140,7 +151,8 @@ class UsageCounter:
 
     def feed(self, delta: Delta) -> None:
         if isinstance(delta, Start):
-            self._prompt, self._cached = delta.prompt_tokens, delta.cached_tokens
+            self._prompt += delta.prompt_tokens
+            self._cached += delta.cached_tokens
         elif isinstance(delta, Finish):
             if not self._final and not self._prompt:
                 self._prompt, self._cached = delta.usage.prompt_tokens, delta.usage.cached_tokens

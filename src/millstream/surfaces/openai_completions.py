@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning
-from millstream.ir.errors import ApiError, invalid
+from millstream.ir.errors import invalid
 from millstream.ir.fold import Answer, ChoiceAnswer, Text, Thinking
 from millstream.ir.request import CompletionRequest, Output
 from millstream.surfaces.openai_common import (
@@ -42,6 +42,9 @@ DEFAULT_MAX_TOKENS = 16
 class CompletionBody(SharedBody, frozen=True, kw_only=True):
     prompt: str | list[Any] | None = None
     logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
 
 
 def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immutable)
@@ -55,18 +58,24 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     if wire.logprobs is not None and not 0 <= wire.logprobs <= limits.top_logprobs:
         raise invalid(f"logprobs must be between 0 and {limits.top_logprobs}.", param="logprobs")
     ids = bool(wire.return_token_ids)
+    prompts = _prompts(wire.prompt)
+    n = choice_count(wire.n, limits)
     request = CompletionRequest(
         model=require_model(wire.model),
-        prompt=_prompt(wire.prompt),
-        sampling=sampling(wire, limits, max_tokens=_max_tokens(wire)),
+        prompts=prompts,
+        echo=bool(wire.echo),
+        best_of=_best_of(wire, n, limits, stream=stream),
+        suffix=wire.suffix or None,
+        sampling=sampling(wire, limits, max_tokens=_max_tokens(wire), least_tokens=0 if wire.echo else 1),
         # Running usage is counted from the ids of each delta.
         output=Output(logprobs=wire.logprobs, token_ids=ids or running),
-        n=choice_count(wire.n, limits),
+        n=n,
     )
+    _check_size(request, limits)
     options = WireOptions(
         model=request.model,
         stream=stream,
-        choices=request.n,
+        choices=request.choices,
         usage=usage,
         running_usage=running,
         token_ids=ids,
@@ -81,29 +90,53 @@ def _max_tokens(wire: CompletionBody) -> int:
     return max(DEFAULT_MAX_TOKENS, wire.min_tokens or 0)
 
 
-def _prompt(wire: str | list[Any] | None) -> str | tuple[int, ...]:
+def _best_of(wire: CompletionBody, n: int, limits: Limits, *, stream: bool) -> int | None:
+    if wire.best_of is None or wire.best_of == n == 1:
+        return None
+    if not n <= wire.best_of <= limits.choices:
+        raise invalid(f"best_of must be between n ({n}) and {limits.choices}, got {wire.best_of}.", param="best_of")
+    if stream and wire.best_of > n:
+        raise invalid("best_of above n cannot be streamed: the best are known only at the end.", param="best_of")
+    return wire.best_of if wire.best_of > n else None
+
+
+def _check_size(request: CompletionRequest, limits: Limits) -> None:
+    drawn = (request.best_of or request.n) * len(request.prompts)
+    if drawn > limits.sequences:
+        raise invalid(
+            f"{len(request.prompts)} prompts times {request.best_of or request.n} choices are {drawn} answers, but one "
+            f"request may ask for {limits.sequences}. Send more requests with fewer prompts.",
+            param="prompt",
+        )
+
+
+def _prompts(wire: str | list[Any] | None) -> tuple[str | tuple[int, ...], ...]:
+    """The prompts of the four forms: a string, strings, token ids, lists of token ids."""
     if wire is None:
         raise invalid("prompt is required.", param="prompt", code="missing_required_parameter")
-    if isinstance(wire, list) and wire and isinstance(wire[0], str | list):
-        if len(wire) > 1:
-            raise invalid(
-                f"prompt: {len(wire)} prompts in one request are not supported; send one request per prompt.",
-                param="prompt",
-                code="unsupported_parameter",
-            )
-        wire = wire[0]
-    elif wire == []:
+    if wire == []:
         raise invalid("prompt must not be an empty list.", param="prompt")
     if isinstance(wire, str):
-        return wire
+        return (wire,)
+    if not isinstance(wire[0], str | list):
+        return (_token_ids(wire, "prompt"),)
+    return tuple(_prompt(item, type(wire[0]), f"prompt[{position}]") for position, item in enumerate(wire))
+
+
+def _prompt(item: Any, kind: type[Any], path: str) -> str | tuple[int, ...]:
+    if not isinstance(item, kind):
+        expected = "a string" if kind is str else "a list of token ids"
+        raise invalid(f"{path}: expected {expected}, as the first prompt is one.", param=path)
+    if isinstance(item, str):
+        return item
+    return _token_ids(item, path)
+
+
+def _token_ids(wire: list[Any], path: str) -> tuple[int, ...]:
     for position, token in enumerate(wire):
         if not isinstance(token, int) or isinstance(token, bool):
-            raise _not_a_token(position)
-    return token_ids("prompt", wire)
-
-
-def _not_a_token(position: int) -> ApiError:
-    return invalid(f"prompt[{position}]: expected a token id.", param=f"prompt[{position}]")
+            raise invalid(f"{path}[{position}]: expected a token id.", param=f"{path}[{position}]")
+    return token_ids(path, wire)
 
 
 def stream_encoder(

@@ -32,7 +32,7 @@ _SAMPLING = (
     _honoured("logit_bias", "Token id (a string of digits) to a bias of -100 to 100."),
     _honoured("seed", "A signed 64-bit integer. The same seed gives the same tokens, whatever else the server does."),
     _honoured("stop", "A string or up to 16 of them, 4096 characters in all; none is ever part of the text."),
-    _honoured("stop_token_ids", "Token ids that end the answer."),
+    _honoured("stop_token_ids", "Token ids that end the answer, at most 4096."),
     _honoured("min_tokens", "No end of turn before this many tokens; default 0."),
     _honoured("ignore_eos", "Go on after the model ended its turn; default false."),
 )
@@ -58,7 +58,6 @@ _IGNORED = (
     _ignored("cache_prompt", "llama.cpp's switch; the prefix cache is always on and changes no token."),
 )
 _VENDOR = (
-    _refused("best_of", "choices are not ranked; use `n`.", 1),
     _refused("use_beam_search", "there is no beam search.", False),
     _refused("length_penalty", "there is no beam search.", 1),
     _refused("include_stop_str_in_output", "a stop string is never part of the text.", False),
@@ -118,6 +117,7 @@ CHAT_FIELDS = field_table(
         ),
         _refused("functions", "deprecated by its inventor; use `tools`.", []),
         _refused("function_call", "deprecated by its inventor; use `tool_choice`.", "none", "auto"),
+        _refused("best_of", "choices are not ranked; use `n`.", 1),
         _refused("modalities", "answers are text.", ["text"], []),
         _refused("audio", "answers are text."),
         _refused("prediction", "predicted outputs are not used."),
@@ -135,13 +135,26 @@ CHAT_FIELDS = field_table(
 COMPLETION_FIELDS = field_table(
     (
         _honoured("model", "Required; one of `/v1/models`."),
-        _honoured("prompt", "Required: a string, a list of token ids, or a list with one of either."),
-        _honoured("max_tokens", "At least 1; default 16."),
+        _honoured(
+            "prompt",
+            "Required: a string, a list of strings, a list of token ids, or a list of such lists. Choice `c` of prompt "
+            "`p` has index `p * n + c`. Prompts times `n` (or `best_of`) may be 128 at most.",
+        ),
+        _honoured("max_tokens", "At least 1; default 16. With `echo` also 0: the prompt and nothing else."),
         *_SAMPLING,
         *_OUTPUT,
         _honoured("logprobs", "Number of alternatives per token, 0 to 20."),
-        _refused("echo", "the prompt is not repeated.", False),
-        _refused("suffix", "there is no insertion.", ""),
+        _honoured("echo", "true: each text begins with its prompt. Not together with `logprobs`."),
+        _honoured(
+            "best_of",
+            "Draw so many choices per prompt and answer with the `n` that have the highest mean log probability, best "
+            "first. Usage counts all that were drawn. Not with `stream`, unless it equals `n`.",
+        ),
+        _honoured(
+            "suffix",
+            "The text after the one to be filled in. Only for models with fill-in-the-middle tokens, such as "
+            "Qwen2.5-Coder; refused for others.",
+        ),
         *_IGNORED,
         *_VENDOR,
     )

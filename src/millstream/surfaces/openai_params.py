@@ -117,14 +117,16 @@ def stream_flags(body: SharedBody) -> tuple[bool, bool, bool]:
     return stream, bool(body.stream_options.include_usage), bool(body.stream_options.continuous_usage_stats)
 
 
-def sampling(body: SharedBody, limits: Limits, *, max_tokens: int | None, max_name: str = "max_tokens") -> Sampling:
+def sampling(
+    body: SharedBody, limits: Limits, *, max_tokens: int | None, max_name: str = "max_tokens", least_tokens: int = 1
+) -> Sampling:
     """Ranges checked, neutral where the caller said nothing.
 
     Raises:
         ApiError: 400 that names the field, its range and the value.
     """
     if max_tokens is not None:
-        _ranged(max_name, max_tokens, 1, MAX_INT32)
+        _ranged(max_name, max_tokens, least_tokens, MAX_INT32)
     min_tokens = _ranged("min_tokens", body.min_tokens or 0, 0, MAX_INT32)
     if max_tokens is not None and min_tokens > max_tokens:
         raise invalid(f"min_tokens ({min_tokens}) must not be above {max_name} ({max_tokens}).", param="min_tokens")
@@ -142,7 +144,7 @@ def sampling(body: SharedBody, limits: Limits, *, max_tokens: int | None, max_na
         min_tokens=min_tokens,
         ignore_eos=bool(body.ignore_eos),
         stop=stop_strings("stop", body.stop, limits),
-        stop_token_ids=token_ids("stop_token_ids", body.stop_token_ids or ()),
+        stop_token_ids=_stop_token_ids(body.stop_token_ids or [], limits),
     )
 
 
@@ -158,6 +160,17 @@ def stop_strings(name: str, wire: str | list[str] | None, limits: Limits) -> tup
             f"{name}: at most {limits.stop_characters} characters are allowed in all, got {length}.", param=name
         )
     return stops
+
+
+def _stop_token_ids(ids: list[int], limits: Limits) -> tuple[int, ...]:
+    check_count("stop_token_ids", len(ids), limits.stop_token_ids)
+    return token_ids("stop_token_ids", ids)
+
+
+def check_count(name: str, count: int, limit: int) -> None:
+    """Refuse a list that is longer than ``limit``."""
+    if count > limit:
+        raise invalid(f"{name}: at most {limit} are allowed, got {count}.", param=name)
 
 
 def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:

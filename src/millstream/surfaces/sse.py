@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.ir.deltas import Delta, Error, Start
 from millstream.ir.errors import ApiError
-from millstream.ir.guard import failure
+from millstream.ir.guard import failure, problem_of
 from millstream.ir.provider import DeltaStream
 from millstream.surfaces.wire import StreamEncoder, Surface, WireOptions
 
@@ -30,7 +30,7 @@ _HEADERS = (
 _TURNS = 32
 """Deltas after which others have their turn, for a source that never waits and a client that takes everything."""
 
-_STOPPING = Error("The server is shutting down.", code="shutting_down", status=503)
+_STOPPING = Error("The server is shutting down.", code="shutting_down", status=503, retry_after=5)
 
 
 def comment(text: str) -> bytes:
@@ -130,7 +130,7 @@ class SseResponse:
         return deltas
 
     async def _refuse(self, send: Send, error: Error) -> None:
-        problem = ApiError(error.message, type=error.type, code=error.code, status=error.status)
+        problem = problem_of(error)
         await send({"type": "http.response.start", "status": error.status, "headers": error_headers(problem)})
         await send({"type": "http.response.body", "body": self._surface.encode_error(problem)})
 

@@ -48,21 +48,21 @@ DETOKENIZE_FIELDS = field_table((_MODEL, _honoured("tokens", "Required: a list o
 TEMPLATE_FIELDS = field_table((_MODEL, *_CONVERSATION))
 
 
-class _Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     messages: msgspec.Raw = msgspec.Raw()
     tools: msgspec.Raw = msgspec.Raw()
     chat_template_kwargs: msgspec.Raw = msgspec.Raw()
 
 
-class _TokenizeBody(_Conversation, frozen=True, kw_only=True):
+class TokenizeBody(ConversationBody, frozen=True, kw_only=True):
     prompt: str | None = None
     content: str | None = None
     add_special_tokens: bool | None = None
     add_special: bool | None = None
 
 
-class _DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
+class DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     tokens: list[int] | None = None
 
@@ -85,7 +85,7 @@ class DetokenizeAsk(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode_tokenize(body: bytes, limits: Limits) -> TokenizeAsk:
     """Raises `ApiError` (400) that names the field at fault."""
-    wire = decode_body(body, _TokenizeBody, TOKENIZE_FIELDS)
+    wire = decode_body(body, TokenizeBody, TOKENIZE_FIELDS)
     if _given(wire.messages):
         return TokenizeAsk(model=wire.model, conversation=_conversation(wire, limits))
     text = wire.content if wire.prompt is None else wire.prompt
@@ -101,7 +101,7 @@ def decode_tokenize(body: bytes, limits: Limits) -> TokenizeAsk:
 
 def decode_detokenize(body: bytes) -> DetokenizeAsk:
     """Raises `ApiError` (400) that names the field at fault."""
-    wire = decode_body(body, _DetokenizeBody, DETOKENIZE_FIELDS)
+    wire = decode_body(body, DetokenizeBody, DETOKENIZE_FIELDS)
     if wire.tokens is None:
         raise invalid("tokens is required.", param="tokens", code="missing_required_parameter")
     return DetokenizeAsk(model=wire.model, tokens=token_ids("tokens", wire.tokens))
@@ -109,7 +109,7 @@ def decode_detokenize(body: bytes) -> DetokenizeAsk:
 
 def decode_template(body: bytes, limits: Limits) -> ChatRequest:
     """Raises `ApiError` (400) that names the field at fault."""
-    return _conversation(decode_body(body, _Conversation, TEMPLATE_FIELDS), limits)
+    return _conversation(decode_body(body, ConversationBody, TEMPLATE_FIELDS), limits)
 
 
 def named(request: ChatRequest, first_model: str) -> ChatRequest:
@@ -123,7 +123,7 @@ def chat_of(call: Call) -> ChatRequest:
     return call.request
 
 
-def _conversation(wire: _Conversation, limits: Limits) -> ChatRequest:
+def _conversation(wire: ConversationBody, limits: Limits) -> ChatRequest:
     """Read by the chat surface, so that the prompt is the one of the real request."""
     fields = {
         "messages": wire.messages,

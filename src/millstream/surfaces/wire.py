@@ -17,9 +17,12 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds that the operator sets on what one request may ask for."""
+    """Bounds that the operator sets on what one request may ask for. ``sequences``: answers over all its prompts."""
 
     choices: int = 128
+    sequences: int = 128
+    messages: int = 10_000
+    stop_token_ids: int = 4096
     stop_strings: int = 16
     stop_characters: int = 4096
     top_logprobs: int = 20

@@ -13,8 +13,7 @@ import msgspec
 
 from millstream.ir.errors import invalid
 from millstream.ir.request import ChatRequest, Message, Output, ResponseFormat
-from millstream.surfaces.openai_chat_request import TEMPLATE_NAMES
-from millstream.surfaces.openai_params import SharedBody, check_depth, decode_body, require_model, sampling
+from millstream.surfaces.openai_params import SharedBody, check_count, check_depth, decode_body, require_model, sampling
 from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
 from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
 from millstream.surfaces.responses.options import ResponsesOptions, echo_of
@@ -26,6 +25,7 @@ from millstream.surfaces.responses.tools import (
     read_choice,
     read_tools,
 )
+from millstream.surfaces.template_variables import template_variables
 from millstream.surfaces.wire import Call, Limits
 
 MAX_REFERENCES = 1024
@@ -151,6 +151,8 @@ def build(
         ApiError: 400 with the path of the field at fault.
     """
     wire, tools = parsed.wire, parsed.tools
+    given = len(wire.input) if isinstance(wire.input, list) else 1
+    check_count("input", given + len(history), limits.messages)
     items = regular_items(wire.input, stored or {})
     messages = [Message("system", wire.instructions)] if wire.instructions else []
     messages += conversation([*history, *items], tools)
@@ -289,11 +291,7 @@ def _response_format(text: WireText | None) -> ResponseFormat:
 
 
 def _template_kwargs(wire: ResponsesBody, effort: str | None, limits: Limits) -> dict[str, Any]:
-    kwargs = dict(wire.chat_template_kwargs or {})
-    check_depth("chat_template_kwargs", kwargs, limits.json_depth)
-    for name in kwargs:
-        if name in TEMPLATE_NAMES:
-            raise invalid(f"chat_template_kwargs may not set '{name}'.", param=f"chat_template_kwargs.{name}")
+    kwargs = template_variables(wire.chat_template_kwargs, limits)
     if effort is not None:
         kwargs.setdefault("reasoning_effort", effort)
         if effort == "none":

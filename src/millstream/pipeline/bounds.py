@@ -1,0 +1,38 @@
+"""What is certain not to fit the context is refused by its length, before it is tokenised."""
+
+from __future__ import annotations
+
+from millstream.ir.errors import context_length_exceeded
+from millstream.ir.threads import beside
+from millstream.models.interfaces import Tokenizer
+
+LONG_TEXT = 32_768
+"""Characters from which a prompt is made beside the event loop, so that it does not stall the streams of others."""
+
+SHRINKING = 4
+"""A tokenizer's normaliser (NFC) makes no text shorter than this part of its bytes."""
+
+
+class LengthBound:
+    """The least number of tokens that a text can have, from the longest token of a vocabulary."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._longest: int | None = None
+
+    async def check(self, text: str, context: int, *, param: str) -> None:
+        """Refuse a text that cannot be shorter than ``context`` tokens. Raises `ApiError` (400)."""
+        if len(text) < LONG_TEXT:
+            return
+        least = len(text) // (SHRINKING * await self._longest_token())
+        if least >= context:
+            raise context_length_exceeded(least, context, param=param, at_least=True)
+
+    async def _longest_token(self) -> int:
+        """Bytes of the longest token; looked for when the first long text comes."""
+        if self._longest is None:
+            tokenizer = self._tokenizer
+            self._longest = await beside(
+                lambda: max(len(tokenizer.token_bytes(token_id)) for token_id in range(tokenizer.vocab_size))
+            )
+        return self._longest

@@ -1,0 +1,1 @@
+"""The project's laws, tried on the model that a user has: its vocabulary, its formats, the real engine."""
