@@ -1,6 +1,5 @@
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -126,20 +125,6 @@ async def test_what_can_never_fit_is_refused_at_once() -> None:
         with pytest.raises(ApiError, match="KV cache holds 256") as caught:
             await engine.submit(request("a", 1, max_tokens=1000))
         assert caught.value.status == 400
-
-
-async def test_a_killed_engine_ends_streams_with_an_error_and_says_so() -> None:
-    async with running("slow") as engine:
-        stream = await engine.submit(request("a", 1, max_tokens=200))
-        await anext(stream)
-        os.kill(engine.pid, signal.SIGKILL)
-        with pytest.raises(ApiError, match="SIGKILL") as caught:
-            await read(stream)
-        assert caught.value.status == 503
-        with pytest.raises(ApiError, match="SIGKILL"):
-            await engine.stats()
-        with pytest.raises(ApiError, match="SIGKILL"):
-            await engine.submit(request("b", 1))
 
 
 async def test_start_errors_are_for_the_reader() -> None:

@@ -1,21 +1,36 @@
 """An engine process without a model: the real worker loop over the scripted runner.
 
-``EngineConfig.model_name`` chooses how it behaves: "slow" takes 20 ms a step, "stuck" never ends one, "broken"
-fails to start, "dies" exits at once.
+``EngineConfig.model_name`` chooses how it behaves, the words after the first being arguments:
+
+| name | behaviour |
+|---|---|
+| plain, slow | obedient; slow takes 20 ms a step |
+| stuck | never ends a step |
+| broken, dies | sends why it cannot start; exits at once |
+| dies-at K... | the first process dies in its step K, the second in the next K, ...; later ones are obedient |
+| poison K | dies whenever a request with an id that begins with "poison" runs and has K tokens of output or more |
+| allergic | dies while it takes a request whose id begins with "poison" |
+| hangs-at K | the first process makes no more steps after K of them |
+| starts OUTCOMES | one letter for each process in order: r ready, f fails to start, d dies; the last one repeats |
+
+What depends on earlier processes is counted in the file ``EngineConfig.model_path``.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
 from millstream.engine.config import EngineConfig
 from millstream.engine.core import EngineCore
 from millstream.engine.messages import Ready, StartFailed, frame
-from millstream.engine.protocol import EngineInfo
+from millstream.engine.protocol import EngineInfo, TokenRequest
 from millstream.engine.worker import Worker
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler, SchedulerConfig
 from support.scripted_runner import VOCABULARY, ScriptedRunner
@@ -24,27 +39,61 @@ BLOCK = 4
 BLOCKS = 64
 
 
-class SlowRunner(ScriptedRunner):
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Behaviour(ScriptedRunner):
+    """``process``: how many processes there were before this one."""
+
+    def __init__(self, words: list[str], process: int) -> None:
+        super().__init__(BLOCK)
+        self.kind, self.arguments = words[0], words[1:]
+        self.process = process
+
     def execute(self, chunks: list[Chunk]) -> Sampled:
-        time.sleep(0.02)
+        step = len(self.steps) + 1
+        if self.kind == "slow":
+            time.sleep(0.02)
+        elif self.kind == "stuck":
+            time.sleep(3600)
+        elif self.kind == "dies-at" and self.process < len(self.arguments):
+            if step == int(self.arguments[self.process]):
+                die()
+        elif self.kind == "hangs-at" and self.process == 0 and step > int(self.arguments[0]):
+            time.sleep(3600)
+        elif self.kind == "poison":
+            for sequence in (chunk.sequence for chunk in chunks):
+                if sequence.id.startswith("poison") and sequence.output_length >= int(self.arguments[0]):
+                    die()
         return super().execute(chunks)
 
 
-class StuckRunner(ScriptedRunner):
-    def execute(self, chunks: list[Chunk]) -> Sampled:
-        while True:
-            time.sleep(60)
+class AllergicCore(EngineCore):
+    def add(self, request: TokenRequest) -> None:
+        if request.id.startswith("poison"):
+            die()
+        super().add(request)
 
 
-RUNNERS = {"slow": SlowRunner, "stuck": StuckRunner}
+def earlier_processes(path: Path) -> int:
+    """How often this was called with the same file before."""
+    if str(path) == "none":
+        return 0
+    before = int(path.read_text()) if path.exists() else 0
+    path.write_text(str(before + 1))
+    return before
 
 
 def main() -> int:
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)
-    if config.model_name == "dies":
+    words = config.model_name.split()
+    process = earlier_processes(Path(config.model_path))
+    outcome = words[1][min(process, len(words[1]) - 1)] if words[0] == "starts" else "r"
+    if words[0] == "dies" or outcome == "d":
         return 7
-    if config.model_name == "broken":
+    if words[0] == "broken" or outcome == "f":
         connection.sendall(frame(StartFailed("the model file is broken")))
         return 1
     info = EngineInfo(
@@ -65,9 +114,9 @@ def main() -> int:
             max_waiting=config.max_waiting,
         )
     )
-    runner = RUNNERS.get(config.model_name, ScriptedRunner)(BLOCK)
+    core = (AllergicCore if words[0] == "allergic" else EngineCore)(scheduler, Behaviour(words, process))
     connection.sendall(frame(Ready(info)))
-    Worker(connection, EngineCore(scheduler, runner)).run()
+    Worker(connection, core).run()
     return 0
 
 

@@ -94,6 +94,15 @@ def serve(
         bool,
         typer.Option("--no-prefix-cache", rich_help_panel="Engine", help="Don't keep prompt beginnings for reuse."),
     ] = False,
+    step_deadline: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            rich_help_panel="Engine",
+            help="A silent engine that has work is restarted after this long; 60 if not given.",
+        ),
+    ] = None,
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
     refusals: RefusalsOption = "off",
@@ -137,6 +146,7 @@ def serve(
                 max_sequences=max_batch,
                 max_queue=max_queue,
                 prefix_cache=not no_prefix_cache,
+                step_deadline=step_deadline,
             ),
         ),
     )

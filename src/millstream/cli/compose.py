@@ -15,6 +15,7 @@ from millstream.cli.errors import CliError
 from millstream.cli.options import EngineOptions, Formats
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
+from millstream.engine.restarts import Supervision
 from millstream.engine.sizing import kv_bytes_per_token
 from millstream.models.assets import open_model
 from millstream.models.catalogue import CATALOGUE
@@ -56,7 +57,7 @@ async def open_local(
     name = name or model_name(path)
     try:
         config = engine_config(path, options, name=name)
-        engine_start = asyncio.create_task(EngineProcess.start(config))
+        engine_start = asyncio.create_task(EngineProcess.start(config, supervision=_supervision(options)))
         try:
             assets = await asyncio.to_thread(open_model, path, name=name)
         except BaseException:
@@ -107,6 +108,12 @@ def open_server(
     )
     app = create_app(session.provider, session.engine.stats, settings)
     return HttpServer(app, sock, settings, on_ready=on_ready)
+
+
+def _supervision(options: EngineOptions) -> Supervision:
+    if options.step_deadline is None:
+        return Supervision()
+    return Supervision(step_deadline=options.step_deadline)
 
 
 async def _discard(start: asyncio.Task[EngineProcess]) -> None:

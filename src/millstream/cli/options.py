@@ -22,7 +22,7 @@ class KvCache(msgspec.Struct, frozen=True):
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says about the engine; None and 0 leave the choice to it."""
+    """What the command line says about the engine; None and 0 leave the choice to it. ``step_deadline``: seconds."""
 
     threads: int = 0
     context_length: int | None = None
@@ -30,6 +30,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_sequences: int | None = None
     max_queue: int | None = None
     prefix_cache: bool = True
+    step_deadline: float | None = None
 
 
 class Formats(msgspec.Struct, frozen=True, kw_only=True):

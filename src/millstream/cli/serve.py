@@ -39,7 +39,8 @@ def serve_model(ref: str | None, options: ServeOptions) -> None:
     The address is taken before the model is loaded, so that a taken port is known at once.
 
     Raises:
-        CliError: no such model, a file that cannot be served, or an address that cannot be had.
+        CliError: no such model, a file that cannot be served, an address that cannot be had, or an engine that died and
+            cannot be started again.
     """
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -63,7 +64,11 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
             access_log=options.log_level in ("info", "debug"),
             on_ready=lambda: print(_ready_line(session, sock), flush=True),
         )
+        lost = session.engine.lost
+        lost.add_done_callback(lambda _: server.stop())
         await server.run()
+        if lost.done():
+            raise CliError(lost.result())
 
 
 def _ready_line(session: LocalSession, sock: socket.socket) -> str:

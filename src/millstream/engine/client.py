@@ -1,192 +1,193 @@
-"""The engine process as seen from the API process: start it, send requests, hand out tokens, notice its end."""
+"""The engine as the API process sees it: a `TokenEngine` whose streams outlive the engine process."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import socket
-import subprocess
-import sys
+import logging
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 
 import msgspec
 
 from millstream.engine.config import EngineConfig
-from millstream.engine.messages import (
-    HEADER,
-    Abort,
-    Command,
-    Event,
-    Ready,
-    StartFailed,
-    StatsQuery,
-    StatsReply,
-    Step,
-    Submit,
-    event_decoder,
-    frame,
-)
+from millstream.engine.connection import EngineStartError
+from millstream.engine.journal import Journal
+from millstream.engine.messages import Abort, Accepted, Batch, Event, StatsQuery, StatsReply, Step, Submit
 from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
+from millstream.engine.restarts import Supervision
+from millstream.engine.supervisor import Supervisor
 from millstream.ir.errors import ApiError, engine_failed, invalid, overloaded
 
+__all__ = ["EngineProcess", "EngineStartError"]
+
+logger = logging.getLogger("millstream.engine")
+
 _ANSWER_SECONDS = 10.0
-_STOP_SECONDS = 5.0
 _RETRY_AFTER_SECONDS = 2.0
 
 
-class EngineStartError(Exception):
-    """The engine process could not start; the message is for the person who started it."""
-
-
 class EngineProcess:
-    """A `TokenEngine` whose work is done by another process. Made by `start`; used from one event loop."""
+    """A `TokenEngine` whose work is done by another process. Made by `start`; used from one event loop.
 
-    def __init__(
-        self,
-        config: EngineConfig,
-        process: subprocess.Popen[bytes],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
+    If the process ends or hangs, it is started again and open streams go on where they were. ``lost`` resolves to the
+    reason when that is given up.
+    """
+
+    def __init__(self, config: EngineConfig, worker: str, supervision: Supervision) -> None:
         self._config = config
-        self._process = process
-        self._reader = reader
-        self._writer = writer
-        self._info: EngineInfo | None = None
+        self._supervisor = Supervisor(config, worker, self, supervision)
+        self._journal = Journal()
         self._streams: dict[str, _Stream] = {}
         self._queries: dict[int, asyncio.Future[EngineStats]] = {}
         self._serials = count()
+        self._asked = False
+        self._resumed = 0
         self._failure: str | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def start(cls, config: EngineConfig, *, worker: str = "millstream.engine.worker") -> EngineProcess:
+    async def start(
+        cls,
+        config: EngineConfig,
+        *,
+        worker: str = "millstream.engine.worker",
+        supervision: Supervision = Supervision(),  # noqa: B008  (immutable)
+    ) -> EngineProcess:
         """Start the process and wait until the model is loaded.
 
         ``worker`` is the module that runs in the process; any that speaks `millstream.engine.messages` will do.
 
         Raises:
             EngineStartError: the model cannot be loaded, or the process ended.
+            OSError: no process can be had.
         """
-        ours, theirs = socket.socketpair()
-        command = [
-            sys.executable,
-            "-m",
-            worker,
-            str(theirs.fileno()),
-            msgspec.json.encode(config).decode(),
-        ]
-        process = _spawn(command, theirs)
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        engine = cls(config, process, reader, writer)
-        try:
-            await engine._wait_until_ready()
-        except BaseException:
-            await engine.close()
-            raise
+        engine = cls(config, worker, supervision)
+        await engine._supervisor.start()
         return engine
 
     @property
     def info(self) -> EngineInfo:
-        assert self._info is not None
-        return self._info
+        return self._supervisor.info
 
     @property
     def pid(self) -> int:
-        """Process id of the engine process."""
-        return self._process.pid
+        """Process id of the present engine process."""
+        return self._supervisor.pid
 
     async def submit(self, request: TokenRequest) -> _Stream:
-        """Queue one sequence; see `TokenEngine.submit`."""
-        self._require_alive()
+        """Queue one sequence; see `TokenEngine.submit`.
+
+        While the engine is restarted, requests wait in the same bounded queue; once a start has failed, they are
+        refused until one succeeds.
+        """
+        self._require_hope()
         longest = len(request.prompt) + request.max_tokens
         if longest > self.info.kv_tokens:
             raise invalid(
                 f"The request may grow to {longest} tokens, but the KV cache holds {self.info.kv_tokens}. "
                 "Shorten the prompt or lower max_tokens."
             )
-        if len(self._streams) >= self._config.max_sequences + self._config.max_waiting:
+        if len(self._journal) >= self._config.max_sequences + self._config.max_waiting:
             raise overloaded(
-                f"The queue is full: {len(self._streams)} sequences are running or waiting. Try again later.",
+                f"The queue is full: {len(self._journal)} sequences are running or waiting. Try again later.",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
-        if request.id in self._streams:
+        if request.id in self._journal:
             raise ValueError(f"request id {request.id!r} is in use")
         stream = _Stream(request.id, self._forget)
         self._streams[request.id] = stream
-        self._send(Submit(request))
+        self._journal.add(request)
+        self._submit_due()
         return stream
 
     async def stats(self) -> EngineStats:
         """A round trip to the engine process.
 
         Raises:
-            ApiError: 503; the process ended, or did not answer in time.
+            ApiError: 503; the engine is being restarted, or did not answer in time.
         """
-        self._require_alive()
+        self._require_hope()
+        if not self._supervisor.up:
+            raise engine_failed(self._supervisor.outage or "The engine has just ended and is being restarted.")
         serial = next(self._serials)
         future: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
         self._queries[serial] = future
+        self._asked = True
         try:
-            self._send(StatsQuery(serial))
-            return await asyncio.wait_for(future, _ANSWER_SECONDS)
+            self._supervisor.send(StatsQuery(serial))
+            stats = await asyncio.wait_for(future, _ANSWER_SECONDS)
         except TimeoutError:
             raise engine_failed(f"The engine has not answered for {_ANSWER_SECONDS:g} s.") from None
         finally:
             self._queries.pop(serial, None)
+        return msgspec.structs.replace(stats, restarts=self._supervisor.restarts, resumed=self._resumed)
 
     async def close(self) -> None:
         """Stop the process. Open streams end with an error."""
         self._fail("The engine was stopped.")
-        if self._listener is not None:
-            self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
-        self._writer.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._reap)
+        await self._supervisor.close()
 
-    def _reap(self) -> int:
-        try:
-            return self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+    @property
+    def expects_answer(self) -> bool:
+        return self._journal.busy or self._asked
 
-    async def _wait_until_ready(self) -> None:
-        event = await self._read()
-        if isinstance(event, Ready):
-            self._info = event.info
-            self._listener = asyncio.create_task(self._listen())
-        elif isinstance(event, StartFailed):
-            raise EngineStartError(event.message)
-        else:
-            raise EngineStartError(f"the engine process ended while it loaded the model ({await self._exit_text()})")
+    def engine_event(self, event: Event) -> None:
+        """See `millstream.engine.supervisor.Supervised`, as for the methods that follow."""
+        if isinstance(event, Step):
+            for delta in event.deltas:
+                self._deliver(delta)
+            if self._journal.held:
+                self._submit_due()
+        elif isinstance(event, Batch):
+            self._journal.batch(event.request_ids)
+        elif isinstance(event, Accepted):
+            self._journal.accepted(event.request_id)
+        elif isinstance(event, StatsReply):
+            self._asked = False
+            future = self._queries.get(event.serial)
+            if future is not None and not future.done():
+                future.set_result(event.stats)
 
-    async def _read(self) -> Event | None:
-        """The next message; None at end of file."""
-        try:
-            header = await self._reader.readexactly(HEADER.size)
-            body = await self._reader.readexactly(HEADER.unpack(header)[0])
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-        return event_decoder.decode(body)
+    def engine_down(self) -> None:
+        for name in self._journal.crashed():
+            logger.error("Request %s was at work when the engine ended, three times: it is given up.", name)
+            self._streams.pop(name).fail(
+                ApiError(
+                    "The engine ended each of the three times that it worked on this request, so it is given up.",
+                    type="server_error",
+                    code="engine_error",
+                    status=500,
+                )
+            )
+        self._fail_queries("The engine has just ended and is being restarted.")
 
-    async def _listen(self) -> None:
-        while (event := await self._read()) is not None:
-            if isinstance(event, Step):
-                for delta in event.deltas:
-                    stream = self._streams.get(delta.id)
-                    if stream is not None:
-                        stream.push(delta)
-                        if delta.finish is not None:
-                            del self._streams[delta.id]
-            elif isinstance(event, StatsReply):
-                future = self._queries.get(event.serial)
-                if future is not None and not future.done():
-                    future.set_result(event.stats)
-        self._fail(f"The engine process ended unexpectedly ({await self._exit_text()}).")
+    def engine_up(self) -> None:
+        logger.warning("The engine is back; %d open requests go on.", len(self._journal))
+        self._resumed += self._journal.begun
+        self._submit_due()
+
+    def engine_lost(self, reason: str) -> None:
+        self._fail(reason)
+        if not self.lost.done():
+            self.lost.set_result(reason)
+
+    def _deliver(self, delta: TokenDelta) -> None:
+        shown = self._journal.record(delta)
+        if shown is not None:
+            self._streams[shown.id].push(shown)
+            if shown.finish is not None:
+                del self._streams[shown.id]
+
+    def _submit_due(self) -> None:
+        if self._supervisor.up:
+            for request in self._journal.due():
+                self._supervisor.send(Submit(request))
+
+    def _forget(self, request_id: str) -> None:
+        """The reader left before the end."""
+        if self._streams.pop(request_id, None) is not None and self._journal.remove(request_id):
+            self._supervisor.send(Abort(request_id))
+            self._submit_due()
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:
@@ -194,44 +195,26 @@ class EngineProcess:
         for stream in self._streams.values():
             stream.fail(engine_failed(reason))
         self._streams.clear()
+        self._journal.clear()
+        self._fail_queries(reason)
+
+    def _fail_queries(self, reason: str) -> None:
+        self._asked = False
         for future in self._queries.values():
             if not future.done():
                 future.set_exception(engine_failed(reason))
         self._queries.clear()
 
-    async def _exit_text(self) -> str:
-        try:
-            status = await asyncio.get_running_loop().run_in_executor(None, self._process.wait, 1.0)
-        except subprocess.TimeoutExpired:
-            return "it closed its connection"
-        if status < 0:
-            return f"killed by {signal.Signals(-status).name}"
-        return f"exit status {status}"
-
-    def _require_alive(self) -> None:
+    def _require_hope(self) -> None:
+        """Raise if there is no engine and none can be expected soon."""
         if self._failure is not None:
             raise engine_failed(self._failure)
-
-    def _send(self, command: Command) -> None:
-        self._writer.write(frame(command))
-
-    def _forget(self, request_id: str) -> None:
-        """The reader left before the end."""
-        if self._streams.pop(request_id, None) is not None and self._failure is None:
-            self._send(Abort(request_id))
-
-
-def _spawn(command: list[str], connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start the process with its end of the socket; our copy of it is closed, so that each side sees the other's end.
-
-    It gets a process group of its own: Ctrl-C is for the API process, which stops the engine after the last stream.
-    """
-    with connection:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[connection.fileno()], process_group=0)
+        if self._supervisor.outage is not None and (seconds := self._supervisor.retry_after) is not None:
+            raise engine_failed(self._supervisor.outage, retry_after=max(seconds, 1.0))
 
 
 class _Stream:
-    """Deltas of one sequence; fed by the listener, read by one consumer."""
+    """Deltas of one sequence; fed by the client, read by one consumer."""
 
     def __init__(self, request_id: str, forget: Callable[[str], None]) -> None:
         self._id = request_id

@@ -90,13 +90,18 @@ class EngineCore:
     def has_work(self) -> bool:
         return self.scheduler.has_work or bool(self._refused)
 
-    def step(self) -> list[TokenDelta]:
-        """Run one step; returns the new tokens of every sequence that has any."""
+    def step(self, starting: Callable[[list[str]], None] | None = None) -> list[TokenDelta]:
+        """Run one step; returns the new tokens of every sequence that has any.
+
+        ``starting`` is called with the ids of the step's sequences before they run.
+        """
         begun = self._moved = time.monotonic()
         deltas, self._refused = self._refused, []
         chunks = self.scheduler.schedule()
         self._snapshot = self.scheduler.stats()
         if chunks:
+            if starting is not None:
+                starting([chunk.sequence.id for chunk in chunks])
             deltas += self._run(chunks)
         self._moved = time.monotonic()
         self._step_seconds += self._moved - begun

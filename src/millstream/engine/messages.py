@@ -39,8 +39,21 @@ class StartFailed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
     message: str
 
 
+class Accepted(msgspec.Struct, frozen=True, tag="accepted", array_like=True):
+    """A submitted request was taken; whatever its preparation could break, it did not break."""
+
+    request_id: str
+
+
+class Batch(msgspec.Struct, frozen=True, tag="batch", array_like=True):
+    """The sequences of the step that begins now, sent when they are others than before: if the process dies in a step,
+    one of them may be the cause."""
+
+    request_ids: list[str]
+
+
 class Step(msgspec.Struct, frozen=True, tag="step", array_like=True):
-    """New tokens of every sequence of one step."""
+    """New tokens of every sequence of one step; sent after each, also if there are none, as a sign of life."""
 
     deltas: list[TokenDelta]
 
@@ -50,7 +63,7 @@ class StatsReply(msgspec.Struct, frozen=True, tag="stats", array_like=True):
     stats: EngineStats
 
 
-Event = Ready | StartFailed | Step | StatsReply
+Event = Ready | StartFailed | Accepted | Batch | Step | StatsReply
 
 HEADER = struct.Struct("<I")
 

@@ -99,7 +99,11 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 class EngineStats(msgspec.Struct, frozen=True):
     """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, and ``idle_seconds``: for
-    how long the step that runs has been running, else how long ago the engine last did anything."""
+    how long the step that runs has been running, else how long ago the engine last did anything.
+
+    ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
+    other counts begin anew with each process.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -114,6 +118,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     native_seconds: float = 0.0
     step_seconds: float = 0.0
     idle_seconds: float = 0.0
+    restarts: int = 0
+    resumed: int = 0
 
 
 class TokenStream(Protocol):

@@ -21,6 +21,8 @@ from millstream.engine.config import EngineConfig
 from millstream.engine.core import EngineCore
 from millstream.engine.messages import (
     Abort,
+    Accepted,
+    Batch,
     Command,
     Event,
     FrameReader,
@@ -107,6 +109,7 @@ class Worker:
     def __init__(self, connection: socket.socket, core: EngineCore) -> None:
         self._connection = connection
         self._core = core
+        self._batch: list[str] = []
         self._inbox: SimpleQueue[Submit | Abort | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
@@ -118,9 +121,13 @@ class Worker:
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
         while self._take_commands():
             if self._core.has_work:
-                deltas = self._core.step()
-                if deltas:
-                    self._send(Step(deltas))
+                self._send(Step(self._core.step(self._announce)))
+
+    def _announce(self, batch: list[str]) -> None:
+        """Tell who is in the step that begins, before it can do harm."""
+        if batch != self._batch:
+            self._batch = batch
+            self._send(Batch(batch))
 
     def _take_commands(self) -> bool:
         """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
@@ -136,6 +143,7 @@ class Worker:
             if isinstance(command, Submit):
                 self._core.add(command.request)
                 self._added += 1
+                self._send(Accepted(command.request.id))
             else:
                 self._core.abort(command.request_id)
             wait = False

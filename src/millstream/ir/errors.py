@@ -86,6 +86,6 @@ def overloaded(message: str, *, retry_after: float) -> ApiError:
     return ApiError(message, type="rate_limit_exceeded", code="queue_full", status=429, retry_after=retry_after)
 
 
-def engine_failed(message: str) -> ApiError:
+def engine_failed(message: str, *, retry_after: float | None = None) -> ApiError:
     """A 503: the engine is not there or failed while it worked on the request."""
-    return ApiError(message, type="server_error", code="engine_error", status=503)
+    return ApiError(message, type="server_error", code="engine_error", status=503, retry_after=retry_after)

@@ -33,6 +33,8 @@ _COUNTERS = (
     ("generated_tokens", "generated_tokens", "Tokens generated"),
     ("cached_tokens", "cached_tokens", "Prompt tokens taken from the prefix cache"),
     ("preemptions", "preemptions", "Sequences preempted"),
+    ("engine_restarts", "restarts", "Times the engine process was started again"),
+    ("resumed_streams", "resumed", "Sequences that went on after a restart of the engine process"),
 )
 
 

@@ -1,0 +1,160 @@
+"""What a restart of the engine needs to know: every open request, its tokens so far, and who may have caused a crash.
+
+The next token of a request is a function of its prompt, its output and its parameters, so a request that is submitted
+again with its output so far goes on as if nothing had happened. Tokens that were sampled but did not arrive are sampled
+again.
+
+A request that was in the batch of two crashes is suspected. Suspects are tried one by one while the rest waits: one
+that gets `CLEARING_TOKENS` beyond the place where it was at its last crash is cleared and goes on, one that ends the
+engine a third time is given up. (What a request does at a place depends on nothing but the request, so a crash that it
+causes is met again at the same place; the same number of tokens clears it between two crashes.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from millstream.engine.protocol import TokenDelta, TokenRequest
+
+SUSPECT_CRASHES = 2
+CLEARING_TOKENS = 16
+
+
+class Entry:
+    """One open request. ``output`` is what its reader was given, at most ``request.max_tokens`` tokens."""
+
+    __slots__ = ("accepted", "cached_tokens", "crash_length", "crashes", "output", "request", "submitted")
+
+    def __init__(self, request: TokenRequest) -> None:
+        self.request = request
+        self.output = list(request.output)
+        self.cached_tokens: int | None = None
+        """Told to the reader when prefill began; None before."""
+        self.submitted = False
+        """Whether the present engine process was given the request; ``accepted``: whether it said that it took it."""
+        self.accepted = False
+        self.crashes = 0
+        """Crashed batches that it was in, since it was last cleared; ``crash_length``: its output at the last."""
+        self.crash_length = 0
+
+    @property
+    def suspected(self) -> bool:
+        return self.crashes >= SUSPECT_CRASHES
+
+    def resumption(self) -> TokenRequest:
+        """The request, to go on after its output."""
+        return msgspec.structs.replace(self.request, output=list(self.output))
+
+
+class Journal:
+    """Open requests in order of arrival."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._batch: list[str] = []
+        self._held = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._entries
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine has something to do."""
+        return len(self._entries) > self._held
+
+    @property
+    def begun(self) -> int:
+        """Requests whose readers were told that prefill began."""
+        return sum(entry.cached_tokens is not None for entry in self._entries.values())
+
+    @property
+    def held(self) -> bool:
+        """Whether requests wait that the engine does not know of."""
+        return self._held > 0
+
+    def add(self, request: TokenRequest) -> None:
+        """A new request; `due` will give it out."""
+        self._entries[request.id] = Entry(request)
+        self._held += 1
+
+    def remove(self, request_id: str) -> bool:
+        """Forget a request; whether the engine knows of it."""
+        entry = self._entries.pop(request_id, None)
+        if entry is None:
+            return False
+        self._held -= not entry.submitted
+        return entry.submitted
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._batch = []
+        self._held = 0
+
+    def due(self) -> Iterator[TokenRequest]:
+        """What the engine is to be given now; each is taken as submitted when it is yielded."""
+        entries = list(self._entries.values())
+        suspects = [entry for entry in entries if entry.suspected]
+        if any(entry.submitted for entry in suspects):
+            return
+        for entry in suspects[:1] or entries:
+            if not entry.submitted:
+                entry.submitted = True
+                self._held -= 1
+                yield entry.resumption()
+
+    def accepted(self, request_id: str) -> None:
+        """The engine took a request."""
+        if entry := self._entries.get(request_id):
+            entry.accepted = True
+
+    def batch(self, request_ids: list[str]) -> None:
+        """The sequences of the step that begins."""
+        self._batch = request_ids
+
+    def record(self, delta: TokenDelta) -> TokenDelta | None:
+        """Note what the engine reports; returns what the reader is to see of it, None for nothing."""
+        entry = self._entries.get(delta.id)
+        if entry is None:  # its reader has left
+            return None
+        resumed = entry.cached_tokens is not None
+        if resumed and not delta.tokens and delta.finish is None:
+            return None
+        entry.output += delta.tokens
+        if delta.finish is not None:
+            del self._entries[delta.id]
+        elif entry.crashes and len(entry.output) >= entry.crash_length + CLEARING_TOKENS:
+            entry.crashes = 0
+        if entry.cached_tokens is None:
+            entry.cached_tokens = delta.cached_tokens
+        elif (
+            entry.cached_tokens != delta.cached_tokens
+        ):  # what a restarted engine takes from its cache is its own affair
+            return msgspec.structs.replace(delta, cached_tokens=entry.cached_tokens)
+        return delta
+
+    def crashed(self) -> list[str]:
+        """The engine process died. Blames whoever was being run or prepared; returns the requests to be given up, which
+        are forgotten. What is left is due again."""
+        running = set(self._batch)
+        blamed = [e for e in self._entries.values() if e.submitted and (e.request.id in running or not e.accepted)]
+        self._blame([entry for entry in blamed if entry.suspected] or blamed)
+        for entry in self._entries.values():
+            entry.submitted = entry.accepted = False
+        self._batch = []
+        given_up = [name for name, entry in self._entries.items() if entry.crashes > SUSPECT_CRASHES]
+        for name in given_up:
+            del self._entries[name]
+        self._held = len(self._entries)
+        return given_up
+
+    @staticmethod
+    def _blame(entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            entry.crashes += 1
+            entry.crash_length = len(entry.output)

@@ -1,0 +1,173 @@
+"""Keeps one engine process running: starts it again when it ends, ends it when it hangs, gives up after a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Protocol
+
+import msgspec
+
+from millstream.engine.config import EngineConfig
+from millstream.engine.connection import EngineConnection, EngineStartError
+from millstream.engine.messages import Command, Event, StatsReply
+from millstream.engine.protocol import EngineInfo
+from millstream.engine.restarts import RestartPolicy, Supervision, Watchdog
+
+logger = logging.getLogger("millstream.engine")
+
+
+class Supervised(Protocol):
+    """Who works with the engine. Everything is called on the event loop, in the order in which it happened."""
+
+    @property
+    def expects_answer(self) -> bool:
+        """Whether the engine has work or was asked something, so that its silence means that it hangs."""
+        ...
+
+    def engine_event(self, event: Event) -> None: ...
+
+    def engine_down(self) -> None:
+        """The process is gone and will be started again; nothing that it was sent counts any more."""
+        ...
+
+    def engine_up(self) -> None:
+        """A new process is ready."""
+        ...
+
+    def engine_lost(self, reason: str) -> None:
+        """There will be no engine any more."""
+        ...
+
+
+class Supervisor:
+    """Made by its constructor, run by `start`, ended by `close`; used from one event loop."""
+
+    def __init__(self, config: EngineConfig, worker: str, client: Supervised, supervision: Supervision) -> None:
+        self._config = config
+        self._worker = worker
+        self._client = client
+        self._supervision = supervision
+        self._policy = RestartPolicy(supervision)
+        self._watchdog = Watchdog(supervision.step_deadline)
+        self._connection: EngineConnection | None = None
+        self._info: EngineInfo | None = None
+        self._ready_at = 0.0
+        self._worked = False
+        self._task: asyncio.Task[None] | None = None
+        self.restarts = 0
+        """How often a new process took over."""
+        self.outage: str | None = None
+        """Why there is no engine at the moment; None while there is one."""
+
+    async def start(self) -> None:
+        """Start the first process, and watch it from then on.
+
+        Raises:
+            EngineStartError, OSError: the first start failed; it is not tried again.
+        """
+        await self._open(deadline=None)
+        self._task = asyncio.create_task(self._supervise())
+
+    @property
+    def info(self) -> EngineInfo:
+        assert self._info is not None
+        return self._info
+
+    @property
+    def pid(self) -> int:
+        """Process id of the engine process, the last one if it has ended."""
+        assert self._connection is not None
+        return self._connection.pid
+
+    @property
+    def up(self) -> bool:
+        """Whether messages reach an engine."""
+        return self.outage is None and self._connection is not None and self._connection.alive
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until the next attempt if the last start failed; None while there is hope for an early end."""
+        return self._policy.delay if self._policy.failures else None
+
+    def send(self, command: Command) -> None:
+        """Send a message to the process; lost if there is none."""
+        if self._connection is not None:
+            self._connection.send(command)
+
+    async def close(self) -> None:
+        """Stop the process; nothing is called any more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _open(self, deadline: float | None) -> None:
+        self._connection = await EngineConnection.open(self._config, self._worker, self._handle, deadline=deadline)
+        self._ready_at = asyncio.get_running_loop().time()
+        self._worked = False
+        self._watchdog.heard()
+        if self._info is None:
+            self._info = info = self._connection.info
+            # What was promised to open requests must hold in every later process, whatever memory is free then.
+            self._config = msgspec.structs.replace(
+                self._config, context_length=info.context_length, kv_bytes=info.kv_bytes or self._config.kv_bytes
+            )
+
+    def _handle(self, event: Event) -> None:
+        self._worked = True
+        if not isinstance(event, StatsReply):  # it comes from another thread than the steps, which may hang
+            self._watchdog.heard()
+        self._client.engine_event(event)
+
+    async def _supervise(self) -> None:
+        try:
+            while await self._restarted(await self._watch()):
+                pass
+        except Exception:
+            logger.exception("The supervision of the engine failed.")
+            self._give_up("internal error")
+
+    async def _watch(self) -> str:
+        """Wait for the end of the process; returns its reason."""
+        connection = self._connection
+        assert connection is not None
+        while not connection.ended.done():
+            await asyncio.wait([connection.ended], timeout=self._watchdog.interval)
+            if self._watchdog.tick(busy=self._client.expects_answer) and connection.alive:
+                connection.kill(f"no sign of life for {self._supervision.step_deadline:g} s")
+                await connection.wait()
+        ready_seconds = asyncio.get_running_loop().time() - self._ready_at
+        self._policy.ended(ready_seconds=ready_seconds, worked=self._worked)
+        return connection.ended.result()
+
+    async def _restarted(self, reason: str) -> bool:
+        """Start a new process after one has ended; whether that succeeded."""
+        logger.error("The engine process %d ended (%s). It is started again.", self.pid, reason)
+        self.outage = f"The engine is being restarted; it ended ({reason})."
+        self._client.engine_down()
+        while not self._policy.exhausted:
+            await asyncio.sleep(self._policy.delay)
+            try:
+                await self._open(self._supervision.start_deadline)
+            except (EngineStartError, OSError) as error:
+                reason = str(error)
+                self._policy.start_failed()
+                failures = self._policy.failures
+                logger.error("Start %d of %d failed: %s", failures, self._supervision.start_failures, reason)
+                self.outage = f"The engine is being restarted; {failures} starts in a row failed, the last: {reason}."
+                continue
+            self.outage = None
+            self.restarts += 1
+            self._client.engine_up()
+            return True
+        self._give_up(reason)
+        return False
+
+    def _give_up(self, reason: str) -> None:
+        self.outage = f"The engine ended and cannot be started again: {reason}."
+        logger.critical(self.outage)
+        self._client.engine_lost(self.outage)

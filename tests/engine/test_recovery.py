@@ -1,0 +1,247 @@
+"""Streams that outlive the engine process: killed, stopped, poisoned, and not to be started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from millstream.engine.client import EngineProcess
+from millstream.engine.config import EngineConfig
+from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest, TokenStream
+from millstream.engine.restarts import Supervision
+from millstream.ir.errors import ApiError
+from support.scripted_runner import expected_output
+
+QUICK = Supervision(first_delay=0.01, longest_delay=0.02, start_failures=3)
+
+
+@pytest.fixture(autouse=True)
+def importable_worker(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests"))
+
+
+@asynccontextmanager
+async def running(
+    behaviour: str, state: Path | None = None, supervision: Supervision = QUICK, **options: int
+) -> AsyncIterator[EngineProcess]:
+    config = EngineConfig(model_path=str(state or "none"), model_name=behaviour, **options)
+    engine = await EngineProcess.start(config, worker="support.scripted_worker", supervision=supervision)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def request(name: str, start: int, max_tokens: int = 30) -> TokenRequest:
+    return TokenRequest(id=name, prompt=list(range(start, start + 6)), sampling=SamplingParams(), max_tokens=max_tokens)
+
+
+async def read(stream: TokenStream) -> tuple[list[int], str | None]:
+    tokens: list[int] = []
+    finish = None
+    async for delta in stream:
+        tokens += delta.tokens
+        finish = delta.finish
+    return tokens, finish
+
+
+async def recovered(engine: EngineProcess) -> EngineStats:
+    """The engine's counts once it answers again."""
+    for _ in range(1000):
+        try:
+            return await engine.stats()
+        except ApiError:
+            await asyncio.sleep(0.01)
+    raise AssertionError("the engine does not come back")
+
+
+async def outage(engine: EngineProcess, reason: str) -> None:
+    """Wait until the engine is down for this reason."""
+    for _ in range(1000):
+        try:
+            await engine.stats()
+        except ApiError as error:
+            if reason in error.message:
+                return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"the engine never says {reason!r}")
+
+
+async def sixteen(engine: EngineProcess) -> None:
+    requests = [request(str(i), i) for i in range(16)]
+    streams = [await engine.submit(each) for each in requests]
+    answers = await asyncio.gather(*(read(stream) for stream in streams))
+    assert answers == [expected_output(each) for each in requests]
+
+
+@pytest.mark.parametrize("steps", ["1", "9 2", "25"])
+async def test_sixteen_streams_survive_a_death_at_any_step(tmp_path: Path, steps: str) -> None:
+    async with running(f"dies-at {steps}", tmp_path / "count", step_tokens=20) as engine:
+        await sixteen(engine)
+        assert (await engine.stats()).restarts == len(steps.split())
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_sixteen_streams_survive_kills_at_random_moments(seed: int) -> None:
+    chance = random.Random(seed)
+    async with running("slow", step_tokens=40) as engine:
+        asking = asyncio.create_task(sixteen(engine))
+        for _ in range(2):
+            await asyncio.sleep(chance.uniform(0, 0.4))
+            os.kill(engine.pid, signal.SIGKILL)
+            await asyncio.sleep(0.05)
+            await recovered(engine)
+        await asking
+        stats = await engine.stats()
+        assert (stats.running, stats.waiting, stats.kv_blocks_used, stats.restarts) == (0, 0, 0, 2)
+
+
+async def test_an_idle_engine_that_was_killed_is_replaced() -> None:
+    async with running("plain") as engine:
+        first = engine.pid
+        await engine.stats()
+        os.kill(first, signal.SIGKILL)
+        await asyncio.sleep(0)
+        await sixteen(engine)
+        assert engine.pid != first
+        stats = await engine.stats()
+        assert (stats.restarts, stats.resumed) == (1, 0)
+
+
+async def test_prefill_is_announced_once_and_cached_tokens_stay_what_they_were(tmp_path: Path) -> None:
+    async with running("dies-at 6", tmp_path / "count") as engine:
+        await read(await engine.submit(request("first", 1, max_tokens=2)))
+        deltas = [delta async for delta in await engine.submit(request("second", 1, max_tokens=9))]
+        assert {delta.cached_tokens for delta in deltas} == {4}
+        assert [token for delta in deltas for token in delta.tokens] == expected_output(request("second", 1, 9))[0]
+        stats = await engine.stats()
+        assert (stats.restarts, stats.resumed) == (1, 1)
+
+
+async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:
+    async with running("hangs-at 4", tmp_path / "count", Supervision(step_deadline=2.0)) as engine:
+        asking = asyncio.create_task(sixteen(engine))
+        while not asking.done():  # answers to questions are no sign that steps go on
+            with suppress(ApiError):
+                await engine.stats()
+            await asyncio.sleep(0.02)
+        await asking
+        assert (await engine.stats()).restarts == 1
+
+
+@pytest.mark.parametrize("busy", [True, False])
+async def test_a_stopped_process_is_a_crash(busy: bool) -> None:
+    async with running("slow", supervision=Supervision(step_deadline=2.0)) as engine:
+        asking = asyncio.create_task(sixteen(engine))
+        if busy:
+            await asyncio.sleep(0.2)
+            os.kill(engine.pid, signal.SIGSTOP)
+        await asking
+        if not busy:
+            os.kill(engine.pid, signal.SIGSTOP)
+            await outage(engine, "no sign of life")
+            assert (await recovered(engine)).running == 0
+        assert (await engine.stats()).restarts == 1
+
+
+async def test_an_idle_engine_may_be_silent() -> None:
+    async with running("plain", supervision=Supervision(step_deadline=1.0)) as engine:
+        await sixteen(engine)
+        pid = engine.pid
+        await asyncio.sleep(1.5)
+        assert engine.pid == pid
+        assert (await engine.stats()).restarts == 0
+
+
+@pytest.mark.parametrize("behaviour", ["poison 0", "poison 7", "allergic"])
+async def test_a_request_that_kills_the_engine_is_found_and_the_others_go_on(behaviour: str) -> None:
+    async with running(behaviour) as engine:
+        requests = [request(str(i), i) for i in range(6)]
+        requests.insert(3, request("poison", 50))
+        streams = [await engine.submit(each) for each in requests]
+        answers = await asyncio.gather(*(read(stream) for stream in streams), return_exceptions=True)
+        failure = answers.pop(3)
+        assert isinstance(failure, ApiError)
+        assert failure.status == 500
+        assert "three times" in failure.message
+        del requests[3]
+        assert answers == [expected_output(each) for each in requests]
+        assert (await engine.stats()).restarts == 3
+
+
+async def test_requests_that_come_during_a_restart_wait_for_it() -> None:
+    async with running("slow", max_sequences=2, max_waiting=1) as engine:
+        streams = [await engine.submit(request("0", 0))]
+        await anext(streams[0])
+        os.kill(engine.pid, signal.SIGKILL)
+        await outage(engine, "SIGKILL")
+        streams += [await engine.submit(request(str(i), i)) for i in (1, 2)]
+        with pytest.raises(ApiError, match="queue is full") as caught:
+            await engine.submit(request("3", 3))
+        assert caught.value.status == 429
+        answers = await asyncio.gather(*(read(stream) for stream in streams))
+        assert answers[1:] == [expected_output(request(str(i), i)) for i in (1, 2)]
+
+
+async def test_a_reader_that_leaves_during_a_restart_is_not_resumed() -> None:
+    async with running("slow") as engine:
+        stream = await engine.submit(request("a", 1, max_tokens=200))
+        await anext(stream)
+        os.kill(engine.pid, signal.SIGKILL)
+        await stream.aclose()
+        stats = await recovered(engine)
+        assert (stats.running, stats.waiting, stats.resumed) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("outcomes", ["rfr", "rdfr"])
+async def test_failed_starts_are_tried_again(tmp_path: Path, outcomes: str) -> None:
+    async with running(f"starts {outcomes}", tmp_path / "count") as engine:
+        await engine.stats()
+        os.kill(engine.pid, signal.SIGKILL)
+        await sixteen(engine)
+        assert not engine.lost.done()
+
+
+async def test_between_failed_starts_requests_are_told_to_come_back(tmp_path: Path) -> None:
+    slow = Supervision(first_delay=60, longest_delay=60)
+    async with running("starts rf", tmp_path / "count", slow) as engine:
+        await engine.stats()
+        os.kill(engine.pid, signal.SIGKILL)
+        await outage(engine, "1 starts in a row failed, the last: the model file is broken")
+        with pytest.raises(ApiError, match="the model file is broken") as caught:
+            await engine.submit(request("a", 1, 1))
+        assert caught.value.status == 503
+        assert caught.value.retry_after == 60
+
+
+async def test_after_the_last_failed_start_everything_fails_with_the_reason(tmp_path: Path) -> None:
+    async with running("starts rf", tmp_path / "count") as engine:
+        stream = await engine.submit(request("a", 1, max_tokens=200))
+        await anext(stream)
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(ApiError, match="cannot be started again: the model file is broken") as caught:
+            await read(stream)
+        assert caught.value.status == 503
+        assert "cannot be started again" in await engine.lost
+        for call in (engine.stats(), engine.submit(request("b", 1))):
+            with pytest.raises(ApiError, match="cannot be started again"):
+                await call
+
+
+async def test_closing_during_a_restart_ends_streams_and_process() -> None:
+    async with running("slow") as engine:
+        stream = await engine.submit(request("a", 1, max_tokens=200))
+        await anext(stream)
+        os.kill(engine.pid, signal.SIGKILL)
+        await asyncio.sleep(0.1)
+    with pytest.raises(ApiError, match="stopped"):
+        await read(stream)
+    with pytest.raises(ProcessLookupError):
+        os.kill(engine.pid, 0)
