@@ -136,6 +136,23 @@ def test_a_client_that_leaves_in_its_body_is_forgotten(live: Live) -> None:
         assert client.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("http://127.0.0.1/v1/models", 200), ("HTTP://x/v1/models?a=b", 200), ("http://x", 200), ("http://x/nothing", 404),
+     ("ftp://x/v1/models", 404)],
+)  # fmt: skip
+def test_a_whole_url_is_a_target_too(live: Live, target: str, status: int) -> None:
+    request = f"GET {target} HTTP/1.1\r\nhost: y\r\nconnection: close\r\n\r\n"
+    assert status_of(live.raw(request.encode()))[0] == status
+
+
+def test_the_name_in_a_whole_url_is_the_one_that_counts() -> None:
+    with serving(allow_hosts=()) as live:
+        request = "GET http://evil.example/v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        status, body = status_of(live.raw(request.encode()))
+    assert (status, body["error"]["code"]) == (403, "host_not_allowed")
+
+
 def test_two_requests_on_one_connection(live: Live) -> None:
     one = head(f"content-length: {len(BODY)}") + BODY
     last = head(f"content-length: {len(BODY)}", "connection: close") + BODY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -18,6 +19,8 @@ import pytest
 from millstream.engine.protocol import EngineStats
 from millstream.ir.deltas import Content, Error, Finish, Start, Usage
 from millstream.ir.errors import engine_failed
+from millstream.ir.provider import DeltaStream
+from millstream.ir.request import Request
 from millstream.server.run import bind
 from support.live import Live, serving
 from support.provider import ScriptedProvider
@@ -110,6 +113,32 @@ def test_draining_lets_open_streams_finish() -> None:
             body += b"".join(parts)
         assert b'"b"' in legal(body, "chat_completions")
         live.join()
+
+
+class Opening(ScriptedProvider):
+    """Takes forever to accept a request, as a long prompt may."""
+
+    async def stream(self, request: Request) -> DeltaStream:
+        self.requests.append(request)
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+def test_a_request_that_is_being_opened_is_told_so_too(path: str) -> None:
+    provider = Opening()
+    with serving(provider, drain_seconds=0.1) as live, live.client() as client:
+        body = BODY if path == CHAT else {"model": "tiny", "input": "hi"}
+
+        def stop() -> None:
+            while not provider.requests:
+                time.sleep(0.01)
+            live.stop()
+
+        threading.Thread(target=stop).start()
+        answer = client.post(path, json=body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "6")
+        assert answer.json()["error"]["code"] == "shutting_down"
 
 
 @pytest.mark.parametrize("stops", [1, 2])

@@ -7,6 +7,7 @@ import logging
 import re
 import secrets
 import time
+from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,6 +39,7 @@ class RequestFrame:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = _origin_form(scope)
         request_id = _request_id(scope)
         current_request_id.set(request_id.decode())
         surface = surface_of(scope)
@@ -68,6 +70,8 @@ class RequestFrame:
             # The end of a drain: the client was told, and uvicorn would log every such request as a failure.
             if not self._lifecycle.draining:
                 raise
+            if not status:  # it was still being opened
+                await error_response(shutting_down(), surface)(scope, receive, framed)
         except Exception:
             log.exception("request %s failed", request_id.decode())
             if status:
@@ -79,6 +83,21 @@ class RequestFrame:
             if self._settings.access_log:
                 seconds = time.perf_counter() - began
                 log.info("%s %s %d %.3fs %s", scope["method"], _path(scope), status, seconds, request_id.decode())
+
+
+def _origin_form(scope: Scope) -> Scope:
+    """The request with a path for its target. Proxies are sent whole URLs, whose name then stands for ``Host``."""
+    scheme, separator, rest = scope.get("raw_path", b"").partition(b"://")
+    if not separator or scheme.lower() not in (b"http", b"https"):
+        return scope
+    authority, _, path = rest.partition(b"/")
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    return {
+        **scope,
+        "path": unquote("/" + path.decode("ascii", "replace")),
+        "raw_path": b"/" + path,
+        "headers": [(b"host", authority), *headers],
+    }
 
 
 def _request_id(scope: Scope) -> bytes:
