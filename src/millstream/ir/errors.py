@@ -55,8 +55,9 @@ class ContextLengthExceeded(ApiError):
     def __init__(self, prompt_tokens: int, context_length: int, *, param: str, at_least: bool = False) -> None:
         count = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
         super().__init__(
-            f"This model's maximum context length is {context_length} tokens, but the prompt alone has "
-            f"{count} tokens, which leaves no room for an answer. Shorten the prompt.",
+            # Clients tell this case by "maximum context length is" (litellm) or "prompt is too long" (LangChain).
+            f"This model's maximum context length is {context_length} tokens, but the prompt is too long: it alone has "
+            f"{count} tokens, which leaves no room for an answer. Shorten it.",
             code="context_length_exceeded",
             param=param,
         )
