@@ -93,7 +93,7 @@ def _bench_api(
         if model is None:
             raise typer.BadParameter("Name the model that the compared server serves.")
         target = Target(url=compare_url, pid=compare_pid, model=model)
-    options = ApiOptions(tokens=32, sample_tokens=1, samples=1) if quick else ApiOptions()
+    options = ApiOptions(streams=(1, 16, 100), tokens=32, sample_tokens=1, samples=1) if quick else ApiOptions()
     errors = Console(stderr=True)
     try:
         report = run_api_benchmark(options, compare=target, on_stage=lambda stage: _tell(errors, stage))
