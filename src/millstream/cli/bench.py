@@ -27,11 +27,25 @@ def bench(
         typer.Option(metavar="N", min=1, max=65536, help="Most tokens of one step; the engine's if not given."),
     ] = None,
     no_fetch: Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a missing model.")] = False,
+    api: Annotated[
+        bool, typer.Option("--api", help="Measure the HTTP API alone, without a model: its time per streamed token.")
+    ] = False,
+    compare_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="With --api: a running server to measure too.")
+    ] = None,
+    compare_pid: Annotated[
+        int | None, typer.Option(metavar="PID", min=1, help="The process id of that server's API process.")
+    ] = None,
 ) -> None:
     """Measure speed, start and memory of the engine on this machine.
 
     Results are of use only if nothing else runs meanwhile.
     """
+    if api:
+        _bench_api(model, as_json=as_json, quick=quick, compare_url=compare_url, compare_pid=compare_pid)
+        return
+    if compare_url is not None or compare_pid is not None:
+        raise typer.BadParameter("--compare-url and --compare-pid go with --api.")
     import msgspec
     from rich.console import Console
 
@@ -57,6 +71,38 @@ def bench(
         print(msgspec.json.encode(report).decode(), flush=True)
     else:
         Console().print(render(report))
+
+
+def _bench_api(
+    model: str | None, *, as_json: bool, quick: bool, compare_url: str | None, compare_pid: int | None
+) -> None:
+    import msgspec
+    from rich.console import Console
+
+    from millstream.bench.api import ApiOptions, Target, run_api_benchmark
+    from millstream.bench.api_report import render_api
+    from millstream.bench.plan import BenchError
+    from millstream.cli.errors import CliError
+
+    if (compare_url is None) != (compare_pid is None):
+        raise typer.BadParameter("--compare-url and --compare-pid go together.")
+    if compare_url is None and model is not None:
+        raise typer.BadParameter("--api takes a model only as the name of the one that the compared server serves.")
+    target = None
+    if compare_url is not None and compare_pid is not None:
+        if model is None:
+            raise typer.BadParameter("Name the model that the compared server serves.")
+        target = Target(url=compare_url, pid=compare_pid, model=model)
+    options = ApiOptions(streams=(1, 16, 100), tokens=32, sample_tokens=1, samples=1) if quick else ApiOptions()
+    errors = Console(stderr=True)
+    try:
+        report = run_api_benchmark(options, compare=target, on_stage=lambda stage: _tell(errors, stage))
+    except (BenchError, OSError) as error:
+        raise CliError(str(error)) from None
+    if as_json:
+        print(msgspec.json.encode(report).decode(), flush=True)
+    else:
+        Console().print(render_api(report))
 
 
 def _tell(console: Console, stage: str) -> None:

@@ -142,6 +142,10 @@ class _Guard:
     def _check(self, delta: Delta) -> Delta | None:
         """The delta to pass on, or None to drop it."""
         kind = type(delta)
+        if kind is Content and delta.choice in self._open:  # type: ignore[union-attr]
+            # Nearly all deltas are this one, and no other rule is about it.
+            self._spoken = True
+            return delta
         if kind is Error:
             return delta
         if kind is Start:
