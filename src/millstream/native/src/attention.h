@@ -20,21 +20,35 @@ LANES Span visible(const AttentionItem& item, int row, int part) {
 
 LANES int padded16(int n) { return (n + 15) / 16 * 16; }
 
-// page[k][32] = keys of one page as f32, from [dim][32].
-static void load_keys(const uint16_t* keys, int dims, float* page) {
-    for (int64_t i = 0; i < static_cast<int64_t>(dims) * kBlockSize; i += 8) store8(page + i, load_half8(keys + i));
+// Pages are converted to f32 once if that many query vectors share them; fewer read f16 as they go.
+constexpr int kQueriesToConvert = 12;
+
+// to[i] = from[i] as f32.
+static void load_halves(const uint16_t* from, int n, float* to) {
+    int i = 0;
+    for (; i + 8 <= n; i += 8) store8(to + i, load_half8(from + i));
+    for (; i < n; ++i) to[i] = half_to_float(from[i]);
 }
 
-// page[position][padded dims] = values of positions [begin, end) of one page as f32.
-static void load_values(const uint16_t* values, int dims, int begin, int end, float* page) {
-    const int stride = padded16(dims);
-    for (int p = begin; p < end; ++p) {
-        const uint16_t* from = values + p * dims;
-        float* to = page + p * stride;
-        int i = 0;
-        for (; i + 8 <= dims; i += 8) store8(to + i, load_half8(from + i));
-        for (; i < dims; ++i) to[i] = half_to_float(from[i]);
-        for (; i < stride; ++i) to[i] = 0.0f;
+// scores[query][0..32) = q . k for one page of keys [dim][32].
+template <class Keys>
+static void score_page(const AttentionItem& item, Keys keys, float* scores) {
+    const int queries = item.rows * item.group;
+    constexpr int at_once = 3;
+    for (int at = 0; at < queries; at += at_once) {
+        const int n = queries - at < at_once ? queries - at : at_once;
+        const float* q[at_once];
+        for (int i = 0; i < n; ++i) {
+            const int row = (at + i) / item.group, head = (at + i) % item.group;
+            q[i] = item.q + row * item.q_stride + head * item.head_dim;
+            for (int j = 0; j < kBlockSize; ++j) scores[(at + i) * kPartSize + j] = 0.0f;
+        }
+        float* to = scores + at * kPartSize;
+        switch (n) {
+            case 3: multiply_add<3, kBlockSize>(q, keys, kBlockSize, 0, item.head_dim, to, kPartSize); break;
+            case 2: multiply_add<2, kBlockSize>(q, keys, kBlockSize, 0, item.head_dim, to, kPartSize); break;
+            default: multiply_add<1, kBlockSize>(q, keys, kBlockSize, 0, item.head_dim, to, kPartSize); break;
+        }
     }
 }
 
@@ -45,20 +59,13 @@ static void score_part(const AttentionItem& item, int part, const AttentionScrat
     const int first = visible(item, 0, part).begin;               // windows move right with the row, so row 0
     const int last = visible(item, item.rows - 1, part).end;      // sees the first position, the last row the last
     for (int page = first / kBlockSize; page * kBlockSize < last; ++page) {
-        const int block = item.block_table[part * pages + page];
-        load_keys(item.keys + block * item.page_stride, item.head_dim, scratch.page);
-        for (int at = 0; at < queries; at += 4) {
-            const int n = queries - at < 4 ? queries - at : 4;
-            const float* q[4];
-            float* scores = scratch.scores + at * kPartSize + page * kBlockSize;
-            for (int i = 0; i < n; ++i) {
-                const int row = (at + i) / item.group, head = (at + i) % item.group;
-                q[i] = item.q + row * item.q_stride + head * item.head_dim;
-                for (int j = 0; j < kBlockSize; ++j) scores[i * kPartSize + j] = 0.0f;
-            }
-            for (int j = 0; j < kBlockSize; j += 16)
-                multiply_add_rows(q, n, FloatWeights{scratch.page + j}, kBlockSize, 0, item.head_dim, scores + j,
-                                  kPartSize);
+        const uint16_t* keys = item.keys + item.block_table[part * pages + page] * item.page_stride;
+        float* scores = scratch.scores + page * kBlockSize;
+        if (queries < kQueriesToConvert) {
+            score_page(item, HalfWeights{keys}, scores);
+        } else {
+            load_halves(keys, item.head_dim * kBlockSize, scratch.page);
+            score_page(item, FloatWeights{scratch.page}, scores);
         }
     }
 }
@@ -95,6 +102,67 @@ static void soften(const AttentionItem& item, Span span, float* scores, float* s
     state[1] = sum16(s0, s1);
 }
 
+// page[position][padded dims] = values of positions [begin, end) of one page as f32.
+static void load_values(const uint16_t* values, int dims, int begin, int end, float* page) {
+    const int stride = padded16(dims);
+    for (int p = begin; p < end; ++p) {
+        load_halves(values + p * dims, dims, page + p * stride);
+        for (int i = dims; i < stride; ++i) page[p * stride + i] = 0.0f;
+    }
+}
+
+// acc[i][padded dims] += weights[i] times the values of positions [begin, end) of one page, for n queries.
+template <class Values>
+static void weigh_values(const float* const* weights, int n, Values values, int dims, int begin, int end, float* acc) {
+    const int width = dims + 2;
+    int d = 0;
+    if (n == 3) {
+        for (; d + 32 <= dims; d += 32)
+            multiply_add<3, 32>(weights, Values{values.p + d}, dims, begin, end, acc + d, width);
+        for (; d < dims; d += 16)
+            multiply_add<3, 16>(weights, Values{values.p + d}, dims, begin, end, acc + d, width);
+        return;
+    }
+    for (int i = 0; i < n; ++i) {
+        for (d = 0; d + 64 <= dims; d += 64)
+            multiply_add<1, 64>(weights + i, Values{values.p + d}, dims, begin, end, acc + i * width + d, width);
+        for (; d < dims; d += 16)
+            multiply_add<1, 16>(weights + i, Values{values.p + d}, dims, begin, end, acc + i * width + d, width);
+    }
+}
+
+// Adds one page, whose first position is `start` within the part, to scratch.part. Rows of `values` are as long as the
+// padded dimensions.
+template <class Values>
+static void weigh_page(const AttentionItem& item, int part, int start, Values values, const AttentionScratch& scratch) {
+    constexpr int at_once = 3;
+    const int queries = item.rows * item.group, dims = padded16(item.head_dim), width = dims + 2;
+    for (int at = 0; at < queries; at += at_once) {
+        const int n = queries - at < at_once ? queries - at : at_once;
+        const float* weights[at_once];
+        int begin[at_once], end[at_once];
+        int common_begin = 0, common_end = kBlockSize;
+        for (int i = 0; i < n; ++i) {
+            const Span span = visible(item, (at + i) / item.group, part);
+            weights[i] = scratch.scores + (at + i) * kPartSize + start;
+            begin[i] = span.begin > start ? span.begin - start : 0;
+            end[i] = span.end - start < kBlockSize ? span.end - start : kBlockSize;
+            common_begin = begin[i] > common_begin ? begin[i] : common_begin;
+            common_end = end[i] < common_end ? end[i] : common_end;
+        }
+        float* acc = scratch.part + at * width + 2;
+        if (common_begin >= common_end) {
+            for (int i = 0; i < n; ++i) weigh_values(weights + i, 1, values, dims, begin[i], end[i], acc + i * width);
+            continue;
+        }
+        for (int i = 0; i < n; ++i)
+            if (begin[i] < common_begin) weigh_values(weights + i, 1, values, dims, begin[i], common_begin, acc + i * width);
+        weigh_values(weights, n, values, dims, common_begin, common_end, acc);
+        for (int i = 0; i < n; ++i)
+            if (common_end < end[i]) weigh_values(weights + i, 1, values, dims, common_end, end[i], acc + i * width);
+    }
+}
+
 // part[query] = {max, sum, acc[padded dims]} of one part. Positions outside a row's span are never read: other
 // sequences may have left anything there.
 static void weigh_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
@@ -112,36 +180,12 @@ static void weigh_part(const AttentionItem& item, int part, const AttentionScrat
         const int start = page * kBlockSize;
         const int page_begin = first > start ? first - start : 0;
         const int page_end = last - start < kBlockSize ? last - start : kBlockSize;
-        const int block = item.block_table[part * pages + page];
-        load_values(item.values + block * item.page_stride, item.head_dim, page_begin, page_end, scratch.page);
-        for (int at = 0; at < queries; at += 4) {
-            const int n = queries - at < 4 ? queries - at : 4;
-            const float* weights[4];
-            int begin[4], end[4];
-            int common_begin = 0, common_end = kBlockSize;
-            for (int i = 0; i < n; ++i) {
-                const Span span = visible(item, (at + i) / item.group, part);
-                weights[i] = scratch.scores + (at + i) * kPartSize + start;
-                begin[i] = span.begin > start ? span.begin - start : 0;
-                end[i] = span.end - start < kBlockSize ? span.end - start : kBlockSize;
-                common_begin = begin[i] > common_begin ? begin[i] : common_begin;
-                common_end = end[i] < common_end ? end[i] : common_end;
-            }
-            const bool together = n == 4 && common_begin < common_end;
-            for (int d = 0; d < dims; d += 16) {
-                const FloatWeights v{scratch.page + d};
-                float* acc = scratch.part + at * width + 2 + d;
-                if (!together) {
-                    for (int i = 0; i < n; ++i)
-                        multiply_add<1>(weights + i, v, dims, begin[i], end[i], acc + i * width, width);
-                    continue;
-                }
-                for (int i = 0; i < n; ++i)
-                    multiply_add<1>(weights + i, v, dims, begin[i], common_begin, acc + i * width, width);
-                multiply_add<4>(weights, v, dims, common_begin, common_end, acc, width);
-                for (int i = 0; i < n; ++i)
-                    multiply_add<1>(weights + i, v, dims, common_end, end[i], acc + i * width, width);
-            }
+        const uint16_t* values = item.values + item.block_table[part * pages + page] * item.page_stride;
+        if (queries < kQueriesToConvert && item.head_dim % 16 == 0) {
+            weigh_page(item, part, start, HalfWeights{values}, scratch);
+        } else {
+            load_values(values, item.head_dim, page_begin, page_end, scratch.page);
+            weigh_page(item, part, start, FloatWeights{scratch.page}, scratch);
         }
     }
 }

@@ -9,6 +9,9 @@
 
 namespace millstream {
 
+// From this size on, memory is asked for in huge pages.
+constexpr size_t kHugeBuffer = size_t{8} << 20;
+
 template <class T>
 class Buffer {
 public:
@@ -20,8 +23,7 @@ public:
         void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-        constexpr size_t huge_page = size_t{2} << 20;
-        if (bytes_ >= 4 * huge_page) madvise(p, bytes_, MADV_HUGEPAGE);
+        if (bytes_ >= kHugeBuffer) madvise(p, bytes_, MADV_HUGEPAGE);
 #endif
         data_ = static_cast<T*>(p);
     }

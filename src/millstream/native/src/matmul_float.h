@@ -15,26 +15,24 @@ LANES F8 load_lanes(FloatWeights w, int64_t i) { return load8(w.p + i); }
 LANES F8 load_lanes(HalfWeights w, int64_t i) { return load_half8(w.p + i); }
 LANES F8 load_lanes(BfloatWeights w, int64_t i) { return load_bfloat8(w.p + i); }
 
-// acc[r][0..16) += sum over k of a[r][k] * b[k * step .. + 16), k in [begin, end) ascending; acc row r at acc + r * stride.
-template <int R, class Weights>
+// acc[r][0..N) += sum over k of a[r][k] * b[k * step .. + N), k in [begin, end) ascending; acc row r at acc + r * stride.
+template <int R, int N, class Weights>
 LANES void multiply_add(const float* const* a, Weights b, int64_t step, int begin, int end, float* acc, int64_t stride) {
-    F8 lo[R], hi[R];
-    for (int r = 0; r < R; ++r) {
-        lo[r] = load8(acc + r * stride);
-        hi[r] = load8(acc + r * stride + 8);
-    }
+    constexpr int vectors = N / 8;
+    F8 sum[R][vectors];
+    for (int r = 0; r < R; ++r)
+        for (int i = 0; i < vectors; ++i) sum[r][i] = load8(acc + r * stride + 8 * i);
     for (int k = begin; k < end; ++k) {
-        const F8 b0 = load_lanes(b, k * step), b1 = load_lanes(b, k * step + 8);
-        for (int r = 0; r < R; ++r) {
-            const F8 x = splat(a[r][k]);
-            lo[r] = lo[r] + b0 * x;
-            hi[r] = hi[r] + b1 * x;
+        F8 x[R];
+        for (int r = 0; r < R; ++r) x[r] = splat(a[r][k]);
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; ++i) {
+            const F8 weights = load_lanes(b, k * step + 8 * i);
+            for (int r = 0; r < R; ++r) sum[r][i] = sum[r][i] + weights * x[r];
         }
     }
-    for (int r = 0; r < R; ++r) {
-        store8(acc + r * stride, lo[r]);
-        store8(acc + r * stride + 8, hi[r]);
-    }
+    for (int r = 0; r < R; ++r)
+        for (int i = 0; i < vectors; ++i) store8(acc + r * stride + 8 * i, sum[r][i]);
 }
 
 // The same for any n rows, four at a time.
@@ -42,8 +40,8 @@ template <class Weights>
 static void multiply_add_rows(const float* const* a, int n, Weights b, int64_t step, int begin, int end, float* acc,
                               int64_t stride) {
     int r = 0;
-    for (; r + 4 <= n; r += 4) multiply_add<4>(a + r, b, step, begin, end, acc + r * stride, stride);
-    for (; r < n; ++r) multiply_add<1>(a + r, b, step, begin, end, acc + r * stride, stride);
+    for (; r + 4 <= n; r += 4) multiply_add<4, 16>(a + r, b, step, begin, end, acc + r * stride, stride);
+    for (; r < n; ++r) multiply_add<1, 16>(a + r, b, step, begin, end, acc + r * stride, stride);
 }
 
 template <class Weights>

@@ -83,6 +83,8 @@ void over_tiles(ThreadPool* pool, int tiles, const Body& body) {
     pool->run(region);
 }
 
+size_t line_padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 float scale_at(const void* scales, bool half, int64_t i) {
     return half ? half_to_float(static_cast<const uint16_t*>(scales)[i]) : static_cast<const float*>(scales)[i];
 }
@@ -118,6 +120,7 @@ Matrix::Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t col
             }
         });
         view_.data = data_.data();
+        bytes_ = data_.bytes();
         return;
     }
 
@@ -155,6 +158,28 @@ Matrix::Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t col
     view_.data = data_.data();
     view_.scales = scales_.data();
     view_.mins = mins_.data();
+    bytes_ = data_.bytes() + scales_.bytes() + mins_.bytes();
+}
+
+size_t Matrix::movable_bytes() const {
+    if (data_.bytes() >= kHugeBuffer) return 0;
+    return line_padded(data_.bytes()) + line_padded(scales_.bytes()) + line_padded(mins_.bytes());
+}
+
+uint8_t* Matrix::move_into(uint8_t* to) {
+    if (movable_bytes() == 0) return to;
+    const auto move = [&](Buffer<uint8_t>& from) -> const uint8_t* {
+        if (from.bytes() == 0) return nullptr;
+        const uint8_t* at = to;
+        std::memcpy(to, from.data(), from.bytes());
+        to += line_padded(from.bytes());
+        from = Buffer<uint8_t>();
+        return at;
+    };
+    view_.data = move(data_);
+    view_.scales = move(scales_);
+    view_.mins = move(mins_);
+    return to;
 }
 
 void Matrix::dequantize_row(int r, float* out) const {

@@ -30,13 +30,20 @@ public:
     // Whether products with this matrix take quantised activations.
     bool integer() const { return view_.format <= Format::I8G16; }
 
-    size_t bytes() const { return data_.bytes() + scales_.bytes() + mins_.bytes(); }
+    size_t bytes() const { return bytes_; }
+
+    // Bytes that move_into takes: 0 for a matrix that is large enough for huge pages of its own.
+    size_t movable_bytes() const;
+
+    // Moves the contents to `to`, which must outlive the matrix, and frees the memory they were in. Returns the end.
+    uint8_t* move_into(uint8_t* to);
 
     // out[cols] = row r, as scale * q + min rounded to f32.
     void dequantize_row(int r, float* out) const;
 
 private:
     MatrixView view_{};
+    size_t bytes_ = 0;
     Buffer<uint8_t> data_, scales_, mins_;
 };
 

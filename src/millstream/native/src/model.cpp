@@ -39,7 +39,9 @@ void Model::set_tensor(int layer, const std::string& slot, int ggml_type, int64_
 
 void Model::finish() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_) return;
     weights_.check_complete(config_);
+    weights_.gather();
     finished_ = true;
 }
 

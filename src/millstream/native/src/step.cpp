@@ -117,8 +117,6 @@ void Step::attention_block(int layer, int thread) {
     rotate_and_store(layer);
     attend(layer, thread);
     const ActivationsView attended = work_.attended.view(config.heads * config.head_dim);
-    if (w.o.integer())
-        pool_.for_each(tokens_, 4, [&](int begin, int end) { kernels_.quantize(attended, begin, end, 0, attended.groups); });
     const Product o{&w.o, work_.out.data(), work_.x_stride};
     multiply(attended, tokens_, &o, 1);
     add_and_norm(config.post_norms ? w.attn_post_norm.data() : nullptr, w.mlp_norm.data(),
@@ -203,13 +201,29 @@ AttentionItem Step::attention_item(int layer, const QueryBlock& block, int kv_he
 }
 
 // Attention of every (row block, KV head). If these are too few to keep all threads busy, parts of 256 positions are
-// computed apart and merged afterwards, in the same order and so with the same bits.
+// computed apart and merged afterwards, in the same order and so with the same bits. The result is quantised if the next
+// product needs it.
 void Step::attend(int layer, int thread) {
     const LayerConfig& config = model_.config_.layers[static_cast<size_t>(layer)];
     const int blocks = static_cast<int>(work_.blocks.size()), pairs = blocks * config.kv_heads;
     const AttentionScratch& scratch = work_.attention_scratch[static_cast<size_t>(thread)];
     const auto item_at = [&](int pair) {
         return attention_item(layer, work_.blocks[static_cast<size_t>(pair / config.kv_heads)], pair % config.kv_heads);
+    };
+    // One item's heads are whole activation groups, or all are quantised together afterwards.
+    const bool quantized = model_.weights_.layers[static_cast<size_t>(layer)].o.integer();
+    const ActivationsView attended = work_.attended.view(config.heads * config.head_dim);
+    const int columns = config.heads / config.kv_heads * config.head_dim;
+    const bool whole_groups = columns % kGroup == 0;
+    const auto quantize_pair = [&](int pair) {
+        if (!quantized || !whole_groups) return;
+        const QueryBlock& block = work_.blocks[static_cast<size_t>(pair / config.kv_heads)];
+        const int group = pair % config.kv_heads * (columns / kGroup);
+        kernels_.quantize(attended, block.first_token, block.first_token + block.rows, group, group + columns / kGroup);
+    };
+    const auto quantize_rest = [&] {
+        if (!quantized || whole_groups) return;
+        pool_.for_each(tokens_, 4, [&](int begin, int end) { kernels_.quantize(attended, begin, end, 0, attended.groups); });
     };
     int parts = 1, rows = 1;
     for (const QueryBlock& block : work_.blocks) {
@@ -224,9 +238,12 @@ void Step::attend(int layer, int thread) {
                                sizeof(float) <= work_.partial.bytes();
     if (!split) {
         pool_.for_each(pairs, 1, [&](int begin, int end) {
-            for (int pair = begin; pair < end; ++pair) kernels_.attend(item_at(pair), scratch);
+            for (int pair = begin; pair < end; ++pair) {
+                kernels_.attend(item_at(pair), scratch);
+                quantize_pair(pair);
+            }
         });
-        return;
+        return quantize_rest();
     }
     pool_.for_each(pairs * parts, 1, [&](int begin, int end) {
         for (int i = begin; i < end; ++i) {
@@ -245,8 +262,10 @@ void Step::attend(int layer, int thread) {
             const AttentionItem item = item_at(pair);
             kernels_.merge_parts(work_.partial.data() + int64_t{pair} * parts * slot, item.part_end - item.part_begin, item,
                                  scratch);
+            quantize_pair(pair);
         }
     });
+    quantize_rest();
 }
 
 // out = down(activation(gate) * up). Two tiles of gate and up at a time: their 32 outputs are one activation group.

@@ -8,7 +8,10 @@ namespace millstream {
 
 namespace {
 
-constexpr int kSpins = 4000;  // some tens of microseconds; then the thread sleeps
+// A wait spins while the others are likely to be done soon, a few microseconds; then it offers its processor to whoever
+// waits for one, perhaps the very thread that is awaited; then it sleeps.
+constexpr int kSpins = 200;
+constexpr int kYields = 8;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -23,6 +26,10 @@ void wait_while(const std::atomic<unsigned>& value, unsigned old) {
     for (int i = 0; i < kSpins; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
         pause();
+    }
+    for (int i = 0; i < kYields; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+        std::this_thread::yield();
     }
     while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }

@@ -91,6 +91,17 @@ void Weights::check_complete(const ModelConfig& config) const {
     }
 }
 
+void Weights::gather() {
+    std::vector<Matrix*> order;
+    for (LayerWeights& l : layers) order.insert(order.end(), {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down});
+    order.insert(order.end(), {&output, &embedding});
+    size_t total = 0;
+    for (const Matrix* m : order) total += m->movable_bytes();
+    gathered_ = Buffer<uint8_t>(total);
+    uint8_t* to = gathered_.data();
+    for (Matrix* m : order) to = m->move_into(to);
+}
+
 size_t Weights::bytes() const {
     size_t total = embedding.bytes() + output.bytes() + output_norm.size() * sizeof(float);
     for (const LayerWeights& l : layers) {

@@ -27,6 +27,10 @@ public:
     // Throws std::invalid_argument naming the first slot that is used and empty.
     void check_complete(const ModelConfig& config) const;
 
+    // Brings the small matrices together in the order of a step: one allocation can have huge pages, many small ones
+    // cannot, and reading 4 KiB pages costs a fifth to a third of the bandwidth. Once, after the last set().
+    void gather();
+
     size_t bytes() const;
 
     // The output head, which may be the embedding table.
@@ -35,6 +39,9 @@ public:
     Matrix embedding, output;
     std::vector<float> output_norm;
     std::vector<LayerWeights> layers;
+
+private:
+    Buffer<uint8_t> gathered_;
 };
 
 }  // namespace millstream
