@@ -19,6 +19,7 @@ from millstream.cli.options import (
     MinPOption,
     ModelOption,
     NoFetchOption,
+    PoolingOption,
     ReasoningFormatOption,
     RefusalsOption,
     RepetitionOption,
@@ -97,6 +98,7 @@ def serve(
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
     refusals: RefusalsOption = "off",
+    pooling: PoolingOption = None,
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
@@ -122,6 +124,7 @@ def serve(
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
+            pooling=pooling,
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,
