@@ -1,4 +1,4 @@
-"""Legacy completions over HTTP with OpenAI's client: batches of prompts, echo, best_of, what is absent."""
+"""Legacy completions over HTTP with OpenAI's client: batches of prompts, echo, best_of."""
 
 from __future__ import annotations
 
@@ -68,8 +68,3 @@ def test_what_this_model_cannot_do_is_named(client: openai.OpenAI, field: dict[s
     with pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(model="tiny", prompt="a", **field)  # type: ignore[call-overload]
     assert caught.value.param == next(iter(field))
-
-
-def test_embeddings_are_absent_in_clear_words(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match="Embeddings are not supported yet"):
-        client.embeddings.create(model="tiny", input="a")

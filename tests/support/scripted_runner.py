@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+import numpy as np
+from numpy.typing import NDArray
+
 from millstream.engine.protocol import TokenAlternatives, TokenRequest
 from millstream.scheduler.scheduler import Chunk, Sampled
 
@@ -13,6 +16,12 @@ VOCABULARY = 97
 def next_token(tokens: list[int]) -> int:
     """The token that the scripted model says after ``tokens``."""
     return blake2b(repr(tokens).encode(), digest_size=2).digest()[0] % VOCABULARY
+
+
+def hidden_state(tokens: list[int]) -> NDArray[np.float32]:
+    """The scripted hidden state of the last of ``tokens``: sums of such values are not exact in float32."""
+    digest = blake2b(repr(tokens).encode(), digest_size=16).digest()
+    return np.frombuffer(digest, "<u4").astype(np.float32) * np.float32(1e-9)
 
 
 def expected_output(request: TokenRequest) -> tuple[list[int], str]:
@@ -38,6 +47,7 @@ class ScriptedRunner:
     def execute(self, chunks: list[Chunk]) -> Sampled:
         self.steps.append([(c.sequence.id, c.start, c.count, c.sample) for c in chunks])
         tokens = []
+        hidden = []
         alternatives: list[TokenAlternatives | None] = []
         for chunk in chunks:
             sequence = chunk.sequence
@@ -49,7 +59,11 @@ class ScriptedRunner:
             if chunk.sample:
                 tokens.append(next_token(self._read(sequence.blocks, chunk.start + chunk.count)))
                 alternatives.append(None)
-        return Sampled(tokens, alternatives)
+            if chunk.hidden:
+                end = chunk.start + chunk.count
+                rows = [hidden_state(self._read(sequence.blocks, n + 1)) for n in range(end - chunk.hidden, end)]
+                hidden.append(np.stack(rows))
+        return Sampled(tokens, alternatives, hidden)
 
     def _read(self, blocks: list[int], length: int) -> list[int]:
         """The context as the pages hold it."""

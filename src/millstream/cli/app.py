@@ -19,6 +19,7 @@ from millstream.cli.options import (
     MinPOption,
     ModelOption,
     NoFetchOption,
+    PoolingOption,
     ReasoningFormatOption,
     RefusalsOption,
     RepetitionOption,
@@ -106,6 +107,7 @@ def serve(
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
     refusals: RefusalsOption = "off",
+    pooling: PoolingOption = None,
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
@@ -139,6 +141,7 @@ def serve(
             allow_origins=tuple(allow_origin or ()),
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
+            pooling=pooling,
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,

@@ -15,6 +15,7 @@ from millstream.cli.errors import CliError
 from millstream.cli.options import EngineOptions, Formats
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
+from millstream.engine.protocol import Pooling
 from millstream.engine.restarts import Supervision
 from millstream.engine.sizing import kv_bytes_per_token
 from millstream.models.assets import open_model
@@ -45,8 +46,9 @@ async def open_local(
     *,
     name: str | None = None,
     formats: Formats = Formats(),  # noqa: B008  (immutable)
+    pooling: Pooling | None = None,
 ) -> AsyncIterator[LocalSession]:
-    """Start an engine process on a model file; it is stopped on exit.
+    """Start an engine process on a model file; it is stopped on exit. ``pooling`` None: as the file says, else mean.
 
     The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this process
     builds the tokenizer.
@@ -75,6 +77,7 @@ async def open_local(
             tool_format=formats.tools,
             reasoning_format=formats.reasoning,
             refusals=formats.refusals,
+            pooling=pooling or assets.pooling or "mean",
         )
         yield LocalSession(assets.name, provider, engine)
     finally:

@@ -160,3 +160,10 @@ RefusalsOption = Annotated[
         help="Also report an answer that begins as a refusal in `refusal`; the text itself stays.",
     ),
 ]  # fmt: skip
+PoolingOption = Annotated[
+    Literal["mean", "last"] | None,
+    typer.Option(
+        metavar="mean|last", rich_help_panel=_FORMATS,
+        help="How embeddings are made of hidden states; what the model file says if not given, else mean.",
+    ),
+]  # fmt: skip

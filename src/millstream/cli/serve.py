@@ -15,12 +15,14 @@ from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
 from millstream.cli.options import EngineOptions, Formats
 from millstream.cli.terminal import styled
+from millstream.engine.protocol import Pooling
 from millstream.server.run import bind
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``model_name``: what clients call the model. ``allow_origins``: web pages of which origins may call.
-    ``allow_hosts``: names under which a server on a loopback address may be called."""
+    ``allow_hosts``: names under which a server on a loopback address may be called.
+    ``pooling``: how embeddings are made."""
 
     host: str
     port: int
@@ -30,6 +32,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_origins: tuple[str, ...]
     allow_hosts: tuple[str, ...]
     formats: Formats
+    pooling: Pooling | None
     engine: EngineOptions
 
 
@@ -55,7 +58,10 @@ def serve_model(ref: str | None, options: ServeOptions) -> None:
 
 
 async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
-    async with open_local(path, options.engine, name=options.model_name, formats=options.formats) as session:
+    opening = open_local(
+        path, options.engine, name=options.model_name, formats=options.formats, pooling=options.pooling
+    )
+    async with opening as session:
         server = open_server(
             session,
             sock,

@@ -13,6 +13,9 @@ import msgspec
 
 TokenFinish = Literal["stop", "length", "error"]
 
+Pooling = Literal["mean", "last"]
+"""How the hidden states of a text become one vector: their mean over all tokens, or that of the last token."""
+
 
 class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
     """Numbers for the sampler; the meaning of each is that of `millstream.ir.request.Sampling`.
@@ -42,6 +45,8 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     after them (they count towards ``max_tokens`` and are not reported again). ``tenant`` separates prefix caches.
     ``grammar``: what the output must be, in llguidance's form (JSON); the sequence ends (finish ``stop``) when nothing
     can follow, and a stop token can be sampled only where the text may end.
+    ``pooling``: nothing is generated (``max_tokens`` is 0); the last delta carries the pooled hidden states of
+    the prompt.
     """
 
     id: str
@@ -55,6 +60,7 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     priority: int = 0
     output: list[int] = []
     grammar: str | None = None
+    pooling: Pooling | None = None
 
 
 class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +78,7 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     of a sequence; ``error`` then says why if it is ``error``, and ``refused`` that the request itself is at fault.
     ``cached_tokens``: prompt tokens taken from the prefix cache.
     The first delta of a sequence may have no tokens: it tells that prefill began.
+    ``embedding``: on the last delta of a request with ``pooling``, little-endian float32 [hidden size], not normalised.
     """
 
     id: str
@@ -81,10 +88,12 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     cached_tokens: int = 0
     error: str | None = None
     refused: bool = False
+    embedding: bytes | None = None
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
-    """What a running engine tells about itself once it is loaded. ``kv_tokens``: capacity of the KV cache in tokens."""
+    """What a running engine tells about itself once it is loaded. ``kv_tokens``: capacity of the KV cache in tokens.
+    ``hidden_size``: length of a pooled vector; 0: the engine makes none."""
 
     model: str
     context_length: int
@@ -95,6 +104,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     threads: int
     weight_bytes: int = 0
     kv_bytes: int = 0
+    hidden_size: int = 0
 
 
 class EngineStats(msgspec.Struct, frozen=True):

@@ -14,15 +14,27 @@ from millstream.scheduler.scheduler import Chunk, Sampled
 from millstream.scheduler.sequence import Sequence
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from millstream.native import Model
 
 _BANNED = float("-inf")
+_NO_ROWS = np.empty(0, np.int32)
 
 
 class NativeRunner:
     """Executes steps on the native core. The arrays are allocated once and rewritten in place."""
 
-    def __init__(self, model: Model, *, vocab_size: int, step_tokens: int, max_sequences: int, max_blocks: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        vocab_size: int,
+        hidden_size: int,
+        step_tokens: int,
+        max_sequences: int,
+        max_blocks: int,
+    ) -> None:
         self._model = model
         self._tokens = np.zeros(step_tokens, np.int32)
         self._starts = np.zeros(max_sequences + 1, np.int32)
@@ -34,6 +46,7 @@ class NativeRunner:
         self._out_logprobs = np.zeros(max_sequences, np.float32)
         self._top_ids = np.zeros((max_sequences, MAX_LOGPROBS), np.int32)
         self._top_logprobs = np.zeros((max_sequences, MAX_LOGPROBS), np.float32)
+        self._hidden_size = hidden_size
         self._native_seconds = 0.0
 
     @property
@@ -54,6 +67,8 @@ class NativeRunner:
         )
         widest = max(len(chunk.sequence.blocks) for chunk in chunks)
         tables = np.ascontiguousarray(self._tables[: len(chunks), :widest])
+        hidden_rows = self._hidden_rows(chunks)
+        hidden = np.empty((len(hidden_rows), self._hidden_size), np.float32)
         begun = time.perf_counter()
         self._model.step(
             self._tokens[:total],
@@ -63,12 +78,25 @@ class NativeRunner:
             self._rows[:rows],
             batch,
             out,
+            hidden_rows=hidden_rows,
+            hidden=hidden,
         )
         self._native_seconds += time.perf_counter() - begun
         return Sampled(
             tokens=self._out_tokens[:rows].tolist(),
             logprobs=[self._alternatives(row, sequence) for row, sequence in enumerate(sampling)],
+            hidden=_split(hidden, [chunk.hidden for chunk in chunks if chunk.hidden]),
         )
+
+    def _hidden_rows(self, chunks: list[Chunk]) -> NDArray[np.int32]:
+        """Rows whose hidden states are wanted, in order."""
+        ends = self._starts[1 : len(chunks) + 1]
+        wanted = [
+            np.arange(end - chunk.hidden, end, dtype=np.int32)
+            for chunk, end in zip(chunks, ends, strict=True)
+            if chunk.hidden
+        ]
+        return np.concatenate(wanted) if wanted else _NO_ROWS
 
     def _place(self, chunks: list[Chunk]) -> int:
         """Write tokens, positions and block tables; returns the number of tokens."""
@@ -189,6 +217,11 @@ class _SamplingArrays:
         self._choice[row] = sequence.request.choice
         self._position[row] = len(sequence.tokens)
         self._logprobs[row] = -1 if params.logprobs is None else params.logprobs
+
+
+def _split(rows: NDArray[np.float32], counts: list[int]) -> list[NDArray[np.float32]]:
+    """Consecutive runs of rows."""
+    return np.split(rows, np.cumsum(counts)[:-1]) if counts else []
 
 
 def _bias(sequence: Sequence) -> dict[int, float]:

@@ -85,6 +85,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     runner = NativeRunner(
         model,
         vocab_size=spec.vocab_size,
+        hidden_size=spec.hidden,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
         max_blocks=-(-context // BLOCK_SIZE),
@@ -99,6 +100,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         threads=model.threads,
         weight_bytes=model.weight_bytes,
         kv_bytes=model.kv_bytes,
+        hidden_size=spec.hidden,
     )
     return EngineCore(scheduler, runner, FileConstraints(config.model_path), vocab_size=spec.vocab_size), info
 

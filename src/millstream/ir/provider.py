@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from millstream.ir.deltas import Delta
-from millstream.ir.request import ChatRequest, Request
+from millstream.ir.request import ChatRequest, EmbeddingRequest, Request
 
 
 class DeltaStream(Protocol):
@@ -31,6 +31,13 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: str = "millstream"
 
 
+class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector per input, in order: little-endian float32, of length 1."""
+
+    vectors: list[bytes]
+    prompt_tokens: int
+
+
 class Provider(Protocol):
     """Something that answers requests with delta streams."""
 
@@ -41,6 +48,19 @@ class Provider(Protocol):
 
         Raises:
             ApiError: the request is refused; nothing was queued.
+        """
+        ...
+
+
+@runtime_checkable
+class EmbeddingProvider(Protocol):
+    """What a provider can also do if its engine tells hidden states."""
+
+    async def embed(self, request: EmbeddingRequest) -> Embeddings:
+        """The vectors of a request; cancelling frees what is queued.
+
+        Raises:
+            ApiError: 404 unknown model; 400 an input that cannot be run, by its path; whatever the engine refuses.
         """
         ...
 

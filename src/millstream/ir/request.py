@@ -140,4 +140,14 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.n * len(self.prompts)
 
 
+class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts or token ids that are each to become one vector. ``dimensions``: keep so many leading components."""
+
+    model: str
+    inputs: tuple[str | tuple[int, ...], ...]
+    dimensions: int | None = None
+    tenant: str = ""
+    priority: int = 0
+
+
 Request = ChatRequest | CompletionRequest

@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
@@ -25,8 +25,14 @@ _SPECIAL_TOKENS = {
 """Special tokens: name in ``tokenizer.ggml.<name>_token_id`` -> variable of a template. (GGUF spells it like this.)"""
 
 
+_POOLING: dict[int, Literal["mean", "last"]] = {1: "mean", 3: "last"}
+"""``<architecture>.pooling_type`` of a GGUF file; the other kinds (0 none, 2 first token, 4 rank) make no sense of a
+decoder, or no vector."""
+
+
 class ModelAssets(NamedTuple):
-    """``name``: the model's id in the API. ``title``: its name for people."""
+    """``name``: the model's id in the API. ``title``: its name for people. ``pooling``: how the file says that
+    embeddings are made."""
 
     name: str
     title: str
@@ -36,6 +42,7 @@ class ModelAssets(NamedTuple):
     template: JinjaChatTemplate
     context_length: int
     vocab_size: int
+    pooling: Literal["mean", "last"] | None
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -68,6 +75,7 @@ def open_model(path: str | os.PathLike[str], *, name: str | None = None) -> Mode
             template=_template(file, tokenizer),
             context_length=spec.context_length,
             vocab_size=tokenizer.vocab_size,
+            pooling=_POOLING.get(file.integer(f"{file.text('general.architecture', '')}.pooling_type", 0)),
         )
     _give_back_memory()
     return assets

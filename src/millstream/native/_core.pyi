@@ -53,6 +53,8 @@ class Model:
         sampling: SamplingBatch,
         out: SampleOutput,
         logits: NDArray[np.float32] | None = None,
+        hidden_rows: NDArray[np.int32] | None = None,
+        hidden: NDArray[np.float32] | None = None,
     ) -> None:
         """Run one step without the GIL.
 
@@ -60,6 +62,9 @@ class Model:
         is T. seq_positions [S]: position of each sequence's first new token; those before it are in the KV cache.
         block_tables [S, B]: page numbers, padded with -1. sample_rows [R]: rows (indices into tokens) whose logits are
         wanted; row r is sampled with row r of ``sampling`` into row r of ``out``. logits [R, vocab]: filled if given.
+
+        hidden_rows [H], at most T of them: rows whose final-normed hidden states go to hidden [H, hidden size]; they
+        are what the output head reads, before it quantises them. Both are given or neither.
         """
 
 class SamplingBatch:

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from millstream.engine.protocol import TokenEngine, TokenRequest
+from millstream.engine.protocol import Pooling, TokenEngine, TokenRequest
 from millstream.ir.channel import merge
 from millstream.ir.errors import context_length_exceeded, invalid, model_not_found
 from millstream.ir.guard import guard
-from millstream.ir.provider import DeltaStream, ModelCard
-from millstream.ir.request import ChatRequest, CompletionRequest, Request
+from millstream.ir.provider import DeltaStream, Embeddings, ModelCard
+from millstream.ir.request import ChatRequest, CompletionRequest, EmbeddingRequest, Request
 from millstream.ir.threads import beside
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
@@ -24,6 +24,7 @@ from millstream.pipeline.checks import GrammarChecker
 from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.completions import Completer
 from millstream.pipeline.dialect import Dialect, Turn
+from millstream.pipeline.embeddings import Embedder
 from millstream.pipeline.refusals import RefusalStage
 from millstream.pipeline.sequences import ChoiceStream, Decoder, check_ids, check_request, sampling_params
 
@@ -55,10 +56,12 @@ class LocalProvider:
         tool_format: str | None = None,
         reasoning_format: str | None = None,
         refusals: bool = False,
+        pooling: Pooling = "mean",
     ) -> None:
         """``name``: what clients call the model (None: the engine's own). ``created``: Unix seconds (None: now).
         ``tool_format`` and ``reasoning_format`` are names of `millstream.parsing.registry` (None: what the template
-        teaches). ``refusals``: tell answers that decline as such (`millstream.parsing.refusal`).
+        teaches). ``refusals``: tell answers that decline as such (`millstream.parsing.refusal`). ``pooling``: how
+        hidden states become an embedding.
 
         Raises:
             ValueError: there is no format of such a name.
@@ -77,6 +80,7 @@ class LocalProvider:
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
         self._completer = Completer(engine, tokenizer, self._table, self._bound)
+        self._embedder = Embedder(engine, tokenizer, pooling)
 
     def models(self) -> list[ModelCard]:
         return [ModelCard(id=self._name, created=self._created, context_length=self._engine.info.context_length)]
@@ -110,6 +114,11 @@ class LocalProvider:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
         return guard(choices[0]) if len(choices) == 1 else merge(choices)
+
+    async def embed(self, request: EmbeddingRequest) -> Embeddings:
+        """See `millstream.ir.provider.EmbeddingProvider`."""
+        self._check_model(request.model)
+        return await self._embedder.embed(request)
 
     async def render(self, request: ChatRequest) -> str:
         """See `millstream.ir.provider.PromptTools`."""

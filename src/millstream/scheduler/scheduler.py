@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import logging
 from bisect import insort
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
 from millstream.scheduler.blocks import BlockPool, chain_digest
+from millstream.scheduler.pooling import Pool
 from millstream.scheduler.sequence import Constraint, Sequence
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
@@ -33,19 +39,22 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 class Chunk(msgspec.Struct, frozen=True):
     """Work of one sequence in one step: its tokens from ``start`` on, ``count`` of them. ``sample``: the last one's
-    logits are drawn from."""
+    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted."""
 
     sequence: Sequence
     start: int
     count: int
     sample: bool
+    hidden: int = 0
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What a step drew: for each chunk with ``sample``, in order, a token and, if asked for, its log probabilities."""
+    """What a step drew: for each chunk with ``sample``, in order, a token and, if asked for, its log probabilities; for
+    each chunk with ``hidden``, in order, these rows [hidden, hidden size]."""
 
     tokens: list[int]
     logprobs: list[TokenAlternatives | None]
+    hidden: list[NDArray[np.float32]] = []
 
 
 class QueueFull(Exception):
@@ -77,7 +86,7 @@ class Scheduler:
         """
         longest = len(request.prompt) + request.max_tokens
         capacity = self.config.kv_blocks * self.config.block_size
-        if not request.prompt or request.max_tokens <= len(request.output):
+        if not request.prompt or (request.pooling is None and request.max_tokens <= len(request.output)):
             raise ValueError("a request needs at least one prompt token and one token to generate")
         if longest > capacity:
             raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
@@ -127,12 +136,17 @@ class Scheduler:
         self._steps += 1
         deltas: list[TokenDelta] = []
         row = 0
+        hidden = iter(sampled.hidden)
         for chunk in chunks:
             sequence = chunk.sequence
             sequence.computed = chunk.start + chunk.count
             self._register(sequence)
             delta = None
-            if chunk.sample:
+            if chunk.hidden and sequence.pool is not None:
+                sequence.pool.add(next(hidden))
+            if sequence.pool is not None and not sequence.pending:
+                delta = self._finish_pooling(sequence, sequence.pool)
+            elif chunk.sample:
                 delta = self._append(sequence, sampled.tokens[row], sampled.logprobs[row])
                 row += 1
             elif not sequence.announced:
@@ -171,7 +185,7 @@ class Scheduler:
                 continue
             if len(chunks) >= self.config.step_tokens or not self._grow(sequence):
                 continue
-            chunks.append(Chunk(sequence, sequence.computed, 1, True))
+            chunks.append(_chunk(sequence, 1))
         return chunks
 
     def _grow(self, sequence: Sequence) -> bool:
@@ -189,6 +203,8 @@ class Scheduler:
         self._preemptions += 1
         self.running.remove(sequence)
         self._free(sequence)
+        if sequence.pool is not None:
+            sequence.pool.reset()
         insort(self.waiting, sequence, key=_rank)
 
     def _admit(self, sequence: Sequence) -> bool:
@@ -198,7 +214,9 @@ class Scheduler:
         """
         pool = self.pool
         tenant = sequence.request.tenant
-        shared, digest = pool.match(tenant, sequence.tokens) if self.config.prefix_cache else ([], b"")
+        # The cache holds keys and values, not the hidden states that a mean is made of.
+        lookup = self.config.prefix_cache and sequence.request.pooling != "mean"
+        shared, digest = pool.match(tenant, sequence.tokens) if lookup else ([], b"")
         needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
         spare = len(self.running)
         if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
@@ -216,7 +234,7 @@ class Scheduler:
 
     def _take_chunk(self, chunks: list[Chunk], sequence: Sequence, budget: int) -> int:
         count = min(sequence.pending, budget)
-        chunks.append(Chunk(sequence, sequence.computed, count, count == sequence.pending))
+        chunks.append(_chunk(sequence, count))
         return count
 
     def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
@@ -247,6 +265,12 @@ class Scheduler:
             cached_tokens=sequence.cached_tokens,
         )
 
+    def _finish_pooling(self, sequence: Sequence, pool: Pool) -> TokenDelta:
+        self.running.remove(sequence)
+        self._free(sequence)
+        embedding, cached = pool.result(), sequence.cached_tokens
+        return TokenDelta(id=sequence.id, finish="stop", cached_tokens=cached, embedding=embedding)
+
     def _register(self, sequence: Sequence) -> None:
         """Tell the prefix cache of the blocks that this step filled."""
         size = self.pool.block_size
@@ -262,6 +286,14 @@ class Scheduler:
         sequence.blocks = []
         sequence.computed = 0
         sequence.registered = 0
+
+
+def _chunk(sequence: Sequence, count: int) -> Chunk:
+    """The next ``count`` tokens of a sequence."""
+    last = count == sequence.pending
+    if sequence.pool is None:
+        return Chunk(sequence, sequence.computed, count, last)
+    return Chunk(sequence, sequence.computed, count, False, sequence.pool.rows(count, last=last))
 
 
 def _rank(sequence: Sequence) -> tuple[int, int]:

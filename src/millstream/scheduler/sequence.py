@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.engine.protocol import TokenRequest
+from millstream.scheduler.pooling import Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +51,7 @@ class Sequence:
         "constraint",
         "counts",
         "digest",
+        "pool",
         "prompt_length",
         "registered",
         "request",
@@ -70,6 +72,7 @@ class Sequence:
         self.digest = b""
         self.announced = False
         """Whether the client was told that prefill began."""
+        self.pool = Pool(request.pooling) if request.pooling is not None else None
         sampling = request.sampling
         penalised = sampling.repetition_penalty != 1.0 or sampling.presence_penalty or sampling.frequency_penalty
         self.counts: dict[int, int] | None = dict.fromkeys(request.prompt, 0) if penalised else None

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from millstream.ir.provider import Provider
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.docs.routes import DocsRoutes
+from millstream.server.embeddings import EmbeddingRoute
 from millstream.server.errors import on_http_exception
 from millstream.server.info import EngineHealth, InfoRoutes
 from millstream.server.lifecycle import Lifecycle
@@ -48,7 +49,8 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)
-    described = [*routes, *responses.routes(), *texts.routes(), *info.routes()]
+    embeddings = EmbeddingRoute(provider, metrics, settings)
+    described = [*routes, *embeddings.routes(), *responses.routes(), *texts.routes(), *info.routes()]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
         middleware=_middleware(lifecycle, settings),

@@ -21,10 +21,6 @@ def error_response(error: ApiError, surface: Surface | None = None) -> Response:
     return response
 
 
-_ABSENT = {"/v1/embeddings": "Embeddings are not supported yet."}
-"""What to say of paths that clients may expect."""
-
-
 async def on_http_exception(request: Request, exception: Exception) -> Response:
     """404 and 405 of the router."""
     assert isinstance(exception, HTTPException)
@@ -35,8 +31,9 @@ async def on_http_exception(request: Request, exception: Exception) -> Response:
             return Response(status_code=204, headers={"allow": f"{allow}, OPTIONS"})
         error = ApiError(f"{where}: the method is not allowed; use {allow}.", code="method_not_allowed", status=405)
     elif exception.status_code == 404:
-        why = _ABSENT.get(request.url.path, "See /docs for those that exist.")
-        error = ApiError(f"Unknown request URL: {where}. {why}", code="unknown_url", status=404)
+        error = ApiError(
+            f"Unknown request URL: {where}. See /docs for those that exist.", code="unknown_url", status=404
+        )
     else:
         error = ApiError(str(exception.detail), status=exception.status_code)
     response = error_response(error, surface_of(request.scope))

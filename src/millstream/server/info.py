@@ -55,6 +55,7 @@ class InfoRoutes:
             "completions": "/v1/completions",
             "responses": "/v1/responses",
             "messages": "/v1/messages",
+            "embeddings": "/v1/embeddings",
             "models": "/v1/models",
             "health": "/health",
             "metrics": "/metrics",

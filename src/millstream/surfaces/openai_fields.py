@@ -160,7 +160,25 @@ COMPLETION_FIELDS = field_table(
     )
 )
 
-PRINTED = {"chat-fields": CHAT_FIELDS, "completion-fields": COMPLETION_FIELDS}
+EMBEDDING_FIELDS = field_table(
+    (
+        _honoured(
+            "input",
+            "Required: a string, a list of strings, a list of token ids, or a list of such lists; none empty, 2048 at "
+            "most, each no longer than the context.",
+        ),
+        _honoured("model", "Required; one of `/v1/models`."),
+        _honoured("encoding_format", "`float` (default), or `base64`: the vector as little-endian float32."),
+        _honoured("dimensions", "Keep so many leading components and scale to length 1 again; 1 to the model's own."),
+        _ignored("user", "Names an end user; changes nothing of the answer."),
+    )
+)
+
+PRINTED = {
+    "chat-fields": CHAT_FIELDS,
+    "completion-fields": COMPLETION_FIELDS,
+    "embedding-fields": EMBEDDING_FIELDS,
+}
 """Where docs/api.md holds which table: between `<!-- name -->` and `<!-- end -->`."""
 
 

@@ -97,13 +97,17 @@ void set_tensor(Model& model, int layer, const std::string& slot, int ggml_type,
 void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const int32_t, 1>& seq_starts,
           const Array<const int32_t, 1>& seq_positions, const Array<const int32_t, 2>& block_tables,
           const Array<const int32_t, 1>& sample_rows, const SamplingArrays& sampling, const OutputArrays& out,
-          const std::optional<Array<float, 2>>& logits) {
+          const std::optional<Array<float, 2>>& logits, const std::optional<Array<const int32_t, 1>>& hidden_rows,
+          const std::optional<Array<float, 2>>& hidden) {
     const size_t rows = sample_rows.shape(0);
     if (rows > 1 << 20) throw nb::value_error("sample_rows has too many entries");
     sampling.require(static_cast<int>(rows), model.vocab());
     out.require(static_cast<int>(rows), sampling);
     if (logits && (logits->shape(0) != rows || logits->shape(1) != static_cast<size_t>(model.vocab())))
         throw nb::value_error("logits must be [sample rows, vocabulary]");
+    if (hidden_rows.has_value() != hidden.has_value()) throw nb::value_error("hidden and hidden_rows go together");
+    if (hidden && (hidden->shape(0) != hidden_rows->shape(0) || hidden->shape(1) != static_cast<size_t>(model.hidden())))
+        throw nb::value_error("hidden must be [hidden rows, hidden size]");
     if (block_tables.shape(0) != seq_positions.shape(0)) throw nb::value_error("block_tables must have one row per sequence");
     if (block_tables.shape(1) > 1 << 26) throw nb::value_error("block_tables is too wide");
     const StepInput input{.tokens = span_of(tokens),
@@ -111,10 +115,12 @@ void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const
                           .seq_positions = span_of(seq_positions),
                           .block_tables = {block_tables.data(), block_tables.size()},
                           .sample_rows = span_of(sample_rows),
+                          .hidden_rows = hidden_rows ? span_of(*hidden_rows) : std::span<const int32_t>{},
                           .table_width = static_cast<int>(block_tables.shape(1)),
                           .sampling = sampling.view(),
                           .out = out.view(),
-                          .logits = logits ? logits->data() : nullptr};
+                          .logits = logits ? logits->data() : nullptr,
+                          .hidden = hidden ? hidden->data() : nullptr};
     const nb::gil_scoped_release release;
     model.step(input);
 }
@@ -146,5 +152,6 @@ NB_MODULE(_core, m) {
         .def_prop_ro("kv_bytes", &Model::kv_bytes)
         .def("step", &millstream::step, "tokens"_a.noconvert(), "seq_starts"_a.noconvert(), "seq_positions"_a.noconvert(),
              "block_tables"_a.noconvert(), "sample_rows"_a.noconvert(), "sampling"_a, "out"_a,
-             "logits"_a.noconvert() = nb::none());
+             "logits"_a.noconvert() = nb::none(), "hidden_rows"_a.noconvert() = nb::none(),
+             "hidden"_a.noconvert() = nb::none());
 }

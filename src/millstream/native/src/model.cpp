@@ -75,6 +75,9 @@ void Model::check(const StepInput& in) const {
     require(static_cast<int64_t>(in.sample_rows.size()) == in.sampling.rows, "sampling must have one row per sample row");
     for (const int32_t row : in.sample_rows)
         if (row < 0 || row >= tokens) fail("sample row " + std::to_string(row) + " is not a token of this step");
+    require(static_cast<int64_t>(in.hidden_rows.size()) <= tokens, "hidden_rows has more entries than there are tokens");
+    for (const int32_t row : in.hidden_rows)
+        if (row < 0 || row >= tokens) fail("hidden row " + std::to_string(row) + " is not a token of this step");
 }
 
 // Cuts sequences into the row blocks of attention.

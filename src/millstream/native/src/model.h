@@ -14,13 +14,14 @@
 
 namespace millstream {
 
-// Arguments of a step; see Model.step in _core.pyi. logits may be null.
+// Arguments of a step; see Model.step in _core.pyi. logits may be null, and hidden if hidden_rows is empty.
 struct StepInput {
-    std::span<const int32_t> tokens, seq_starts, seq_positions, block_tables, sample_rows;
+    std::span<const int32_t> tokens, seq_starts, seq_positions, block_tables, sample_rows, hidden_rows;
     int table_width = 0;
     SamplingBatch sampling{};
     SampleOutput out{};
     float* logits = nullptr;
+    float* hidden = nullptr;
 };
 
 class Model {
@@ -36,6 +37,7 @@ public:
 
     int threads() const { return pool_.size(); }
     int vocab() const { return config_.vocab; }
+    int hidden() const { return config_.hidden; }
     size_t weight_bytes() const { return weights_.bytes(); }
     size_t kv_bytes() const { return kv_.bytes(); }
 

@@ -33,6 +33,7 @@ void Step::run(int thread) noexcept {
         attention_block(layer, thread);
         mlp_block(layer);
     }
+    report_hidden();
     sample(thread);
 }
 
@@ -295,6 +296,18 @@ void Step::mlp_block(int layer) {
     const LayerWeights* next = last ? nullptr : &model_.weights_.layers[i + 1];
     add_and_norm(config.post_norms ? w.mlp_post_norm.data() : nullptr, next ? next->attn_norm.data() : nullptr,
                  next && (next->q.integer() || next->k.integer() || next->v.integer()));
+}
+
+// The final norm of the rows asked for, exactly as the output head reads it before quantisation.
+void Step::report_hidden() {
+    const int rows = static_cast<int>(in_.hidden_rows.size());
+    if (rows == 0) return;
+    pool_.for_each(rows, 4, [&](int begin, int end) {
+        for (int r = begin; r < end; ++r)
+            kernels_.rms_norm(work_.x.data() + in_.hidden_rows[static_cast<size_t>(r)] * work_.x_stride,
+                              model_.weights_.output_norm.data(), hidden_, model_.config_.norm_eps,
+                              in_.hidden + int64_t{r} * hidden_);
+    });
 }
 
 // Output head, soft cap and sampler for the rows asked for.

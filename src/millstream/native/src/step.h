@@ -22,6 +22,7 @@ private:
     void embed();
     void attention_block(int layer, int thread);
     void mlp_block(int layer);
+    void report_hidden();
     void sample(int thread);
 
     void multiply(const ActivationsView& a, int rows, const Product* products, int count);

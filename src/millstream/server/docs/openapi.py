@@ -17,7 +17,8 @@ from millstream.surfaces.anthropic_request import MessagesBody
 from millstream.surfaces.fields import Field, FieldTable
 from millstream.surfaces.openai_chat_request import ChatBody
 from millstream.surfaces.openai_completions import CompletionBody
-from millstream.surfaces.openai_fields import CHAT_FIELDS, COMPLETION_FIELDS
+from millstream.surfaces.openai_embeddings import EmbeddingBody
+from millstream.surfaces.openai_fields import CHAT_FIELDS, COMPLETION_FIELDS, EMBEDDING_FIELDS
 from millstream.surfaces.responses.fields import RESPONSES_FIELDS
 from millstream.surfaces.responses.request import ResponsesBody
 
@@ -34,6 +35,7 @@ class Body(msgspec.Struct, frozen=True):
 BODIES = {
     "/v1/chat/completions": Body(CHAT_FIELDS, ChatBody),
     "/v1/completions": Body(COMPLETION_FIELDS, CompletionBody),
+    "/v1/embeddings": Body(EMBEDDING_FIELDS, EmbeddingBody),
     "/v1/responses": Body(RESPONSES_FIELDS, ResponsesBody),
     "/v1/messages": Body(MESSAGES_FIELDS, MessagesBody),
     "/v1/messages/count_tokens": Body(MESSAGES_FIELDS, MessagesBody, optional=("max_tokens",)),
@@ -45,6 +47,7 @@ BODIES = {
 SUMMARIES = {
     ("POST", "/v1/chat/completions"): "OpenAI chat completions",
     ("POST", "/v1/completions"): "OpenAI completions: raw text or token ids continued",
+    ("POST", "/v1/embeddings"): "OpenAI embeddings: a unit vector for each text",
     ("POST", "/v1/responses"): "OpenAI Responses",
     ("GET", "/v1/responses/{id}"): "A stored response",
     ("DELETE", "/v1/responses/{id}"): "Forget a stored response",

@@ -1,0 +1,105 @@
+"""Pooling requests: only read, the same bits under every schedule, begun anew after preemption."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.engine.core import EngineCore
+from millstream.engine.protocol import Pooling, SamplingParams, TokenDelta, TokenRequest
+from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from support.scripted_runner import ScriptedRunner, expected_output, hidden_state
+
+BLOCK = 4
+
+
+def core(kv_blocks: int = 64, **options: int) -> EngineCore:
+    config = SchedulerConfig(kv_blocks=kv_blocks, block_size=BLOCK, **options)
+    return EngineCore(Scheduler(config), ScriptedRunner(BLOCK))
+
+
+def pooled(name: str, prompt: list[int], pooling: Pooling) -> TokenRequest:
+    return TokenRequest(id=name, prompt=prompt, sampling=SamplingParams(), max_tokens=0, pooling=pooling)
+
+
+def generated(name: str, prompt: list[int], max_tokens: int) -> TokenRequest:
+    return TokenRequest(id=name, prompt=prompt, sampling=SamplingParams(), max_tokens=max_tokens)
+
+
+def expected(prompt: list[int], pooling: Pooling) -> bytes:
+    rows = [hidden_state(prompt[: n + 1]).astype(np.float64) for n in range(len(prompt))]
+    vector = rows[-1] if pooling == "last" else sum(rows[1:], rows[0]) / len(rows)
+    return vector.astype("<f4").tobytes()
+
+
+def drain(engine: EngineCore) -> dict[str, list[TokenDelta]]:
+    deltas: dict[str, list[TokenDelta]] = {}
+    for _ in range(10_000):
+        if not engine.has_work:
+            return deltas
+        for delta in engine.step():
+            deltas.setdefault(delta.id, []).append(delta)
+    raise AssertionError("the scheduler does not come to an end")
+
+
+PROMPT = st.lists(st.integers(0, 5), min_size=1, max_size=30)
+
+
+@given(st.lists(st.tuples(PROMPT, st.sampled_from(["mean", "last", None])), min_size=1, max_size=8), st.data())
+def test_every_schedule_gives_the_same_bits(work: list[tuple[list[int], Pooling | None]], data: st.DataObject) -> None:
+    """Mixed with generation, in small steps, with too few blocks for all and with shared prefixes."""
+    engine = core(
+        data.draw(st.integers(10, 20)),
+        step_tokens=data.draw(st.integers(1, 12)),
+        max_sequences=data.draw(st.integers(1, 5)),
+    )
+    requests = {
+        str(k): generated(str(k), prompt, 5) if pooling is None else pooled(str(k), prompt, pooling)
+        for k, (prompt, pooling) in enumerate(work)
+    }
+    for request in requests.values():
+        engine.add(request)
+    deltas = drain(engine)
+    assert engine.scheduler.pool.used == 0
+    for name, request in requests.items():
+        tokens = [token for delta in deltas[name] for token in delta.tokens]
+        assert all(delta.finish is None for delta in deltas[name][:-1])
+        if request.pooling is None:
+            assert tokens == expected_output(request)[0]
+        else:
+            assert (tokens, deltas[name][-1].finish) == ([], "stop")
+            assert deltas[name][-1].embedding == expected(request.prompt, request.pooling)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_only_the_last_token_can_come_from_the_cache(pooling: Pooling) -> None:
+    engine = core()
+    engine.add(generated("a", list(range(12)), 1))
+    drain(engine)
+    prompt = [*range(12), 50]
+    engine.add(pooled("b", prompt, pooling))
+    (delta,) = drain(engine)["b"]
+    assert delta.cached_tokens == (0 if pooling == "mean" else 12)
+    assert delta.embedding == expected(prompt, pooling)
+    assert engine.stats().prompt_tokens == 25
+
+
+def test_a_preempted_mean_begins_anew() -> None:
+    engine = core(8, step_tokens=4, prefix_cache=False)
+    engine.add(generated("old", [1], 24))
+    engine.step()
+    prompt = list(range(20))
+    engine.add(pooled("mean", prompt, "mean"))
+    deltas = drain(engine)
+    assert deltas["mean"][-1].embedding == expected(prompt, "mean")
+
+
+def test_aborted_while_it_is_read() -> None:
+    engine = core(step_tokens=4)
+    engine.add(pooled("a", list(range(20)), "mean"))
+    engine.step()
+    engine.abort("a")
+    assert not engine.has_work
+    assert engine.scheduler.pool.used == 0
