@@ -72,7 +72,7 @@ def check(name: str, arguments: Any) -> None:
 
 async def test_responses_parse(openai_client: openai.AsyncOpenAI) -> None:
     answer = await openai_client.responses.parse(
-        model=MODEL, input="Invent a dog.", text_format=Dog, temperature=1, max_output_tokens=100
+        model=MODEL, input="Invent a dog.", text_format=Dog, temperature=0, max_output_tokens=100
     )
     assert isinstance(answer.output_parsed, Dog)
     assert answer.status == "completed"
@@ -109,7 +109,7 @@ async def test_responses_calls(openai_client: openai.AsyncOpenAI, choice: Any, s
 )
 async def test_messages_calls(anthropic_client: anthropic.AsyncAnthropic, choice: Any, stream: bool) -> None:
     options: Any = {"model": MODEL, "messages": ASK, "tools": TOOLS, "tool_choice": choice, "max_tokens": 100}
-    options["temperature"] = 0
+    options["extra_body"] = {"temperature": 0}
     if stream:
         async with anthropic_client.messages.stream(**options) as events:
             answer: Any = await events.get_final_message()
@@ -127,7 +127,7 @@ async def test_messages_format(anthropic_client: anthropic.AsyncAnthropic) -> No
         model=MODEL,
         messages=[{"role": "user", "content": "Invent a dog."}],
         max_tokens=100,
-        extra_body={"output_config": form},
+        extra_body={"output_config": form, "temperature": 0},
     )
     assert answer.stop_reason == "end_turn"
     Dog.model_validate_json(answer.content[0].text)

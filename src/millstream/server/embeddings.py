@@ -8,9 +8,9 @@ from starlette.types import Receive, Scope, Send
 
 from millstream.ir.errors import ApiError
 from millstream.ir.provider import EmbeddingProvider, Provider
-from millstream.server.answers import until_gone
 from millstream.server.body import ClientGone, read_body
 from millstream.server.errors import error_response
+from millstream.server.leaving import until_gone
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.server.tenants import tenant_of
