@@ -88,10 +88,10 @@ class Completer:
 
     async def _prompts(self, request: CompletionRequest) -> list[_Prompt]:
         context = self._engine.info.context_length
-        for index, prompt in enumerate(request.prompts):
+        for index, prompt in enumerate(request.prompts if request.sampling.max_tokens != 0 else ()):
             if isinstance(prompt, str):
                 await self._bound.check(prompt, context, param=_path(request, index))
-            elif len(prompt) > context:
+            elif len(prompt) >= context:
                 raise context_length_exceeded(len(prompt), context, param=_path(request, index))
         characters = sum(len(prompt) for prompt in request.prompts) + len(request.suffix or "")
         if characters < LONG_TEXT:
