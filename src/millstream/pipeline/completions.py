@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from millstream.pipeline.bounds import LONG_TEXT, LengthBound
 from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.echo import PromptStage, echoed
 from millstream.pipeline.ranking import BestOf
-from millstream.pipeline.sequences import ChoiceStream, check_ids, sampling_params
+from millstream.pipeline.sequences import ChoiceStream, check_ids, sampling_params, token_requests
 
 
 class _Prompt(NamedTuple):
@@ -159,24 +158,11 @@ class Completer:
 
     def _sequences(self, request: CompletionRequest, prompt: _Prompt, output: Output) -> list[TokenRequest]:
         sampling = request.sampling
-        identity = uuid.uuid4().hex
         room = self._engine.info.context_length - len(prompt.ids)
         ends = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids | prompt.stop_ids
         params = sampling_params(sampling, output.logprobs, self._engine.info.vocab_size)
-        return [
-            TokenRequest(
-                id=f"{identity}-{choice}",
-                prompt=prompt.ids,
-                sampling=params,
-                max_tokens=room if sampling.max_tokens is None else min(sampling.max_tokens, room),
-                min_tokens=min(sampling.min_tokens, room),
-                stop_ids=tuple(sorted(ends | set(sampling.stop_token_ids))),
-                choice=choice,
-                tenant=request.tenant,
-                priority=request.priority,
-            )
-            for choice in range(request.best_of or request.n)
-        ]
+        count = request.best_of or request.n
+        return token_requests(request, prompt.ids, count=count, ends=ends, room=room, params=params)
 
     def _ranked(self, request: CompletionRequest, streams: list[DeltaStream], drawn: int) -> list[DeltaStream]:
         asked = request.output.logprobs is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -26,7 +25,14 @@ from millstream.pipeline.completions import Completer
 from millstream.pipeline.dialect import Dialect, Turn
 from millstream.pipeline.embeddings import Embedder
 from millstream.pipeline.refusals import RefusalStage
-from millstream.pipeline.sequences import ChoiceStream, Decoder, check_ids, check_request, sampling_params
+from millstream.pipeline.sequences import (
+    ChoiceStream,
+    Decoder,
+    check_ids,
+    check_request,
+    sampling_params,
+    token_requests,
+)
 
 LONG_CONVERSATION = 64
 """Messages from which, for the same reason, a conversation is rendered there."""
@@ -200,24 +206,11 @@ class LocalProvider:
 
     def _sequences(self, request: ChatRequest, prompt: _Prompt, room: int) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""
-        sampling = request.sampling
-        identity = uuid.uuid4().hex
-        eos = frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids
+        ends = frozenset() if request.sampling.ignore_eos else self._tokenizer.eos_ids
         grammar = prompt.turn.grammar
-        params = sampling_params(sampling, request.output.logprobs, self._engine.info.vocab_size)
-        for choice in range(request.n):
-            yield TokenRequest(
-                id=f"{identity}-{choice}",
-                prompt=prompt.ids,
-                sampling=params,
-                max_tokens=room if sampling.max_tokens is None else min(sampling.max_tokens, room),
-                min_tokens=min(sampling.min_tokens, room),
-                stop_ids=tuple(sorted(eos | set(sampling.stop_token_ids))),
-                choice=choice,
-                tenant=request.tenant,
-                priority=request.priority,
-                grammar=grammar.text if grammar is not None else None,
-            )
+        params = sampling_params(request.sampling, request.output.logprobs, self._engine.info.vocab_size)
+        text = grammar.text if grammar is not None else None
+        return token_requests(request, prompt.ids, count=request.n, ends=ends, room=room, params=params, grammar=text)
 
 
 def _is_long(request: ChatRequest) -> bool:

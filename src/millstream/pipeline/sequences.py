@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenStream
+from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest, TokenStream
 from millstream.ir.deltas import Delta
 from millstream.ir.errors import invalid
 from millstream.ir.request import CompletionRequest, Request, Sampling
@@ -68,6 +69,37 @@ def sampling_params(sampling: Sampling, logprobs: int | None, vocab_size: int) -
         seed=seed,
         logprobs=logprobs,
     )
+
+
+def token_requests(
+    request: Request,
+    prompt: list[int],
+    *,
+    count: int,
+    ends: frozenset[int],
+    room: int,
+    params: SamplingParams,
+    grammar: str | None = None,
+) -> list[TokenRequest]:
+    """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
+    sampling = request.sampling
+    identity = uuid.uuid4().hex
+    stop_ids = tuple(sorted(ends | set(sampling.stop_token_ids)))
+    return [
+        TokenRequest(
+            id=f"{identity}-{choice}",
+            prompt=prompt,
+            sampling=params,
+            max_tokens=room if sampling.max_tokens is None else min(sampling.max_tokens, room),
+            min_tokens=min(sampling.min_tokens, room),
+            stop_ids=stop_ids,
+            choice=choice,
+            tenant=request.tenant,
+            priority=request.priority,
+            grammar=grammar,
+        )
+        for choice in range(count)
+    ]
 
 
 def check_request(request: Request, vocab_size: int, eos_ids: frozenset[int]) -> None:
