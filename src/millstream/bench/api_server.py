@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -46,6 +45,7 @@ def main() -> None:
     """Serve until SIGINT."""
     from millstream.bench.api_script import scripted_provider
     from millstream.server.app import create_app
+    from millstream.server.process import run, settle
     from millstream.server.run import HttpServer, bind
     from millstream.server.settings import Settings
 
@@ -54,7 +54,7 @@ def main() -> None:
     sock = bind("127.0.0.1", 0)
     app = create_app(provider, engine.stats, settings)
     print(sock.getsockname()[1], flush=True)
-    asyncio.run(HttpServer(app, sock, settings).run())
+    run(HttpServer(app, sock, settings, on_ready=settle).run())
 
 
 if __name__ == "__main__":

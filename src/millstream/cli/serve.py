@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import sys
@@ -16,6 +15,7 @@ from millstream.cli.fetching import find_or_fetch
 from millstream.cli.options import EngineOptions, Formats
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import Pooling
+from millstream.server.process import run, settle
 from millstream.server.run import bind
 
 
@@ -54,7 +54,7 @@ def serve_model(ref: str | None, options: ServeOptions) -> None:
     except (OSError, UnicodeError) as error:
         raise CliError(getattr(error, "strerror", None) or f"Cannot listen on {options.host}: {error}") from None
     with sock:
-        asyncio.run(_serve(path, sock, options))
+        run(_serve(path, sock, options))
 
 
 async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
@@ -68,13 +68,18 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
             allow_origins=options.allow_origins,
             allow_hosts=options.allow_hosts,
             access_log=options.log_level in ("info", "debug"),
-            on_ready=lambda: print(_ready_line(session, sock), flush=True),
+            on_ready=lambda: _ready(session, sock),
         )
         lost = session.engine.lost
         lost.add_done_callback(lambda _: server.stop())
         await server.run()
         if lost.done():
             raise CliError(lost.result())
+
+
+def _ready(session: LocalSession, sock: socket.socket) -> None:
+    print(_ready_line(session, sock), flush=True)
+    settle()
 
 
 def _ready_line(session: LocalSession, sock: socket.socket) -> str:

@@ -63,7 +63,7 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     pooling: Pooling | None = None
 
 
-class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
+class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Log probability of one sampled token, and the best alternatives at its position, best first."""
 
     logprob: float
@@ -71,7 +71,7 @@ class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
     top_logprobs: list[float] = []
 
 
-class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
+class TokenDelta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """New tokens of one sequence in one step.
 
     ``logprobs`` has one entry per token if the request asked, else it is empty. ``finish`` is set on the last delta

@@ -13,7 +13,7 @@ import msgspec
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
-class TopLogprob(msgspec.Struct, frozen=True):
+class TopLogprob(msgspec.Struct, frozen=True, gc=False):
     """One alternative at a position."""
 
     token_id: int
@@ -22,7 +22,7 @@ class TopLogprob(msgspec.Struct, frozen=True):
     logprob: float
 
 
-class TokenLogprob(msgspec.Struct, frozen=True):
+class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
     """Natural-log probability of one token under the model's own distribution, with the best alternatives.
 
     ``logprob`` is NaN for the first token of an echoed prompt, which nothing precedes. ``shown``: whether the token's
@@ -37,7 +37,7 @@ class TokenLogprob(msgspec.Struct, frozen=True):
     shown: bool = True
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts of one choice. ``prompt_tokens`` includes ``cached_tokens``, ``completion_tokens`` includes
     ``reasoning_tokens``; over several choices each prompt counts once."""
 
@@ -51,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
-class Start(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class Start(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """The request was admitted to a batch: what a prompt cost. At most one per prompt (a chat has one prompt, number
     0), the first before everything else."""
 
@@ -60,7 +60,7 @@ class Start(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     prompt: int = 0
 
 
-class Content(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class Content(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """Visible text. ``token_ids`` and ``logprobs`` are filled only when asked for."""
 
     text: str
@@ -69,7 +69,7 @@ class Content(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class Reasoning(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """Thinking text; may come again after `Content` or a tool call."""
 
     text: str
@@ -78,7 +78,7 @@ class Reasoning(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-class ToolCallStart(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class ToolCallStart(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """A call begins: sent once, as soon as its name is known. ``index`` counts calls in order of appearance."""
 
     index: int
@@ -88,7 +88,7 @@ class ToolCallStart(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     token_ids: tuple[int, ...] = ()
 
 
-class ToolCallArgs(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class ToolCallArgs(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """A fragment of JSON text; the fragments of one call join to its arguments."""
 
     index: int
@@ -97,14 +97,14 @@ class ToolCallArgs(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     token_ids: tuple[int, ...] = ()
 
 
-class Refusal(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class Refusal(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """The visible text was recognised as a refusal; at most one, just before `Finish`, only without tool calls."""
 
     text: str
     choice: int = 0
 
 
-class Finish(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class Finish(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """Closes its choice. ``token_ids`` and ``logprobs`` are those that no earlier delta carried."""
 
     reason: FinishReason
@@ -115,7 +115,7 @@ class Finish(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
     stop_sequence: str | None = None
 
 
-class Error(msgspec.Struct, frozen=True, tag=True, tag_field="delta"):
+class Error(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="delta"):
     """Ends the stream, whatever choices are still open. The fields are those of `millstream.ir.errors.ApiError`."""
 
     message: str

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """Decoded text. ``special``: the text is the name of one control token (``<|im_end|>``), which is never shown as
     such: a parser either knows it as a marker or drops it."""
 
@@ -19,27 +19,27 @@ class Piece(msgspec.Struct, frozen=True):
     special: bool = False
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """Text of a channel: the visible answer or the reasoning."""
 
     text: str
     channel: Literal["content", "reasoning"] = "content"
 
 
-class CallStart(msgspec.Struct, frozen=True):
+class CallStart(msgspec.Struct, frozen=True, gc=False):
     """A tool call begins; its name is known. ``id`` is the model's own id for the call, if its format has one."""
 
     name: str
     id: str | None = None
 
 
-class CallArgs(msgspec.Struct, frozen=True):
+class CallArgs(msgspec.Struct, frozen=True, gc=False):
     """A fragment of the open call's arguments: JSON text."""
 
     fragment: str
 
 
-class CallEnd(msgspec.Struct, frozen=True):
+class CallEnd(msgspec.Struct, frozen=True, gc=False):
     """The model closed the open call. A call that the end of the output cuts off has none."""
 
 

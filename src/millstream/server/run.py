@@ -12,6 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from millstream.server.lifecycle import Lifecycle
+from millstream.server.process import run, settle
 from millstream.server.protocol import protocol_class
 from millstream.server.settings import Settings
 
@@ -97,7 +98,7 @@ class HttpServer:
 
 def run_server(app: Starlette, host: str, port: int, settings: Settings | None = None) -> None:
     """Bind and serve until a signal. Raises `OSError` if the address cannot be had."""
-    asyncio.run(HttpServer(app, bind(host, port), settings).run())
+    run(HttpServer(app, bind(host, port), settings, on_ready=settle).run())
 
 
 class _Server(uvicorn.Server):

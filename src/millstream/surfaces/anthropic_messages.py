@@ -79,7 +79,7 @@ class MessagesEncoder:
                 return self._finish(delta)
             case _:
                 try:
-                    return self._open(Usage()) + self._blocks.feed(delta)
+                    return self._blocks.feed(delta) if self._started else self._open(Usage()) + self._blocks.feed(delta)
                 except _LateArguments:
                     return self._fail(_LATE)
 

@@ -41,6 +41,7 @@ DATA_PING_SECONDS = 60.0
 
 _OPEN = b'},"finish_reason":null'
 _FRAME_END = b"]}\n\n"
+_PLAIN_END = _OPEN + b"}" + _FRAME_END
 
 
 def stream_encoder(options: WireOptions, *, response_id: str | None = None, created: int | None = None) -> ChatEncoder:
@@ -57,11 +58,16 @@ class ChatEncoder:
         self._usage = UsageCounter(options.choices)
         self._counting = options.usage or options.running_usage
         self._heads = [envelope.open_choices + b'{"index":%d,"delta":{' % index for index in range(options.choices)]
+        self._plain = not (self._counting or options.token_ids or options.logprobs)
+        self._content_heads = [head + b'"content":' for head in self._heads]
 
     def start(self) -> bytes:
         return b"".join(self._chunk(index, b'"role":"assistant","content":""') for index in range(len(self._heads)))
 
     def encode(self, delta: Delta) -> bytes:
+        if self._plain and type(delta) is Content:  # nearly all deltas are this one
+            text = delta.text
+            return self._content_heads[delta.choice] + to_json(text) + _PLAIN_END if text else b""
         if self._counting:
             self._usage.feed(delta)
         match delta:

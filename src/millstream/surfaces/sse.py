@@ -20,6 +20,11 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+DirectWrite = Callable[[bytes], bool]
+DIRECT_WRITE = "millstream.write"
+"""ASGI extension (a `DirectWrite`): writes a piece of the body that is not the last without a coroutine; False if it
+cannot be written at once, and then ``send`` is the way."""
+
 KEEP_ALIVE_SECONDS = 10.0
 
 _HEADERS = (
@@ -76,7 +81,8 @@ class SseResponse:
         self._stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = asyncio.ensure_future(self._write(send))
+        direct = (scope.get("extensions") or {}).get(DIRECT_WRITE)
+        writer = asyncio.ensure_future(self._write(_Outlet(send, direct)))
         leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait((writer, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -93,14 +99,14 @@ class SseResponse:
             await asyncio.gather(writer, return_exceptions=True)
             await self._stream.aclose()
 
-    async def _write(self, send: Send) -> None:
+    async def _write(self, outlet: _Outlet) -> None:
         first = asyncio.ensure_future(self._first())
         try:
             problem = await self._early_error(first)
             if problem is None:
-                await self._events(send, first)
+                await self._events(outlet, first)
             else:
-                await self._refuse(send, problem)
+                await self._refuse(outlet, problem)
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
@@ -129,24 +135,24 @@ class SseResponse:
             deltas.append(failure(exception))
         return deltas
 
-    async def _refuse(self, send: Send, error: Error) -> None:
+    async def _refuse(self, outlet: _Outlet, error: Error) -> None:
         problem = problem_of(error)
-        await send({"type": "http.response.start", "status": error.status, "headers": error_headers(problem)})
-        await send({"type": "http.response.body", "body": self._surface.encode_error(problem)})
+        await outlet.open(error.status, error_headers(problem))
+        await outlet.write(self._surface.encode_error(problem), more=False)
 
-    async def _events(self, send: Send, first: asyncio.Future[list[Delta]]) -> None:
+    async def _events(self, outlet: _Outlet, first: asyncio.Future[list[Delta]]) -> None:
         encoder = self._surface.stream_encoder(self._options)
-        await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-        outlet = _Outlet(send)
+        await outlet.open(200, list(_HEADERS))
         pulse = asyncio.ensure_future(self._pulse(outlet, encoder))
         try:
             await outlet.write(encoder.start())
             for delta in await first:
                 await outlet.write(encoder.encode(delta))
             turn = 0
+            encode, put = encoder.encode, outlet.put
             async for delta in self._stream:
-                frames = encoder.encode(delta)
-                if frames:
+                frames = encode(delta)
+                if frames and not put(frames):
                     await outlet.write(frames)
                 turn += 1
                 if turn % _TURNS == 0:
@@ -172,15 +178,28 @@ class SseResponse:
 
 
 class _Outlet:
-    """The body of one response, and when something was last written to it (seconds of the loop's clock)."""
+    """One response, and when something of its body was last written (seconds of the loop's clock)."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, direct: DirectWrite | None) -> None:
         self._send = send
+        self._direct = direct
         self._clock = asyncio.get_running_loop().time
         self.last_frame = self.last_data = self._clock()
 
+    async def open(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """The head."""
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def put(self, frames: bytes) -> bool:
+        """Write frames with data, if that is possible without waiting."""
+        if self._direct is None or not self._direct(frames):
+            return False
+        self.last_frame = self.last_data = self._clock()
+        return True
+
     async def write(self, frames: bytes, *, more: bool = True, data: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": frames, "more_body": more})
+        if not more or self._direct is None or not self._direct(frames):
+            await self._send({"type": "http.response.body", "body": frames, "more_body": more})
         self.last_frame = self._clock()
         if data or frames.startswith(b"data:"):
             self.last_data = self.last_frame

@@ -1,8 +1,8 @@
-"""Output items while they grow. Each tells its events to ``emit`` and can show its body at any moment."""
+"""Output items while they grow. Each tells its events to a ladder and can show its body at any moment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -11,11 +11,10 @@ from millstream.ir.deltas import TokenLogprob
 from millstream.surfaces.openai_common import chat_logprobs
 from millstream.surfaces.responses.custom_input import InputReader
 from millstream.surfaces.responses.items import new_id, sealed_reasoning
+from millstream.surfaces.responses.ladder import Ladder, delta_head
 from millstream.surfaces.responses.tools import ToolName
 
 Status = Literal["in_progress", "completed", "incomplete"]
-Emit = Callable[[str, dict[str, Any]], None]
-"""Writes one event of a type."""
 
 
 class _Item:
@@ -26,9 +25,10 @@ class _Item:
 
     kind = ""
 
-    def __init__(self, emit: Emit, index: int) -> None:
-        self._emit = emit
+    def __init__(self, ladder: Ladder, index: int) -> None:
+        self._ladder = ladder
         self._index = index
+        self._heads: dict[str, bytes] = {}
         self.id = new_id(self.kind)
         self.status: Status = "in_progress"
 
@@ -40,14 +40,22 @@ class _Item:
         raise NotImplementedError
 
     def _tell(self, kind: str, **fields: Any) -> None:
-        self._emit(kind, {"item_id": self.id, "output_index": self._index, **fields})
+        self._ladder.tell(kind, {"item_id": self.id, "output_index": self._index, **fields})
+
+    def _more(self, kind: str, text: str, **place: Any) -> None:
+        """An event that carries more text and is alike in all else."""
+        head = self._heads.get(kind)
+        if head is None:
+            fields = {"item_id": self.id, "output_index": self._index, **place}
+            head = self._heads[kind] = delta_head(kind, fields)
+        self._ladder.more(head, text)
 
     def _added(self) -> None:
-        self._emit("response.output_item.added", {"output_index": self._index, "item": self.body()})
+        self._ladder.tell("response.output_item.added", {"output_index": self._index, "item": self.body()})
 
     def _done(self, status: Status) -> None:
         self.status = status
-        self._emit("response.output_item.done", {"output_index": self._index, "item": self.body()})
+        self._ladder.tell("response.output_item.done", {"output_index": self._index, "item": self.body()})
 
 
 class MessageItem(_Item):
@@ -55,8 +63,8 @@ class MessageItem(_Item):
 
     kind = "message"
 
-    def __init__(self, emit: Emit, index: int) -> None:
-        super().__init__(emit, index)
+    def __init__(self, ladder: Ladder, index: int) -> None:
+        super().__init__(ladder, index)
         self._text: list[str] | None = None
         self._logprobs: list[dict[str, Any]] = []
         self._refusal: str | None = None
@@ -67,8 +75,11 @@ class MessageItem(_Item):
         if self._text is None:
             self._text = []
             self._tell("response.content_part.added", content_index=0, part=self._text_part())
-        entries: list[dict[str, Any]] = chat_logprobs(logprobs)["content"] if logprobs else []
         self._text.append(text)
+        if not logprobs:
+            self._more("response.output_text.delta", text, content_index=0, logprobs=())
+            return
+        entries: list[dict[str, Any]] = chat_logprobs(logprobs)["content"]
         self._logprobs += entries
         self._tell("response.output_text.delta", content_index=0, delta=text, logprobs=entries)
 
@@ -76,7 +87,7 @@ class MessageItem(_Item):
         """The refusal, whole, in an item without text."""
         self._refusal = text
         self._tell("response.content_part.added", content_index=0, part={"type": "refusal", "refusal": ""})
-        self._tell("response.refusal.delta", content_index=0, delta=text)
+        self._more("response.refusal.delta", text, content_index=0)
         self._tell("response.refusal.done", content_index=0, refusal=text)
         self._tell("response.content_part.done", content_index=0, part={"type": "refusal", "refusal": text})
 
@@ -107,8 +118,8 @@ class ReasoningItem(_Item):
 
     kind = "reasoning"
 
-    def __init__(self, emit: Emit, index: int, *, summary: bool, sealed: bool) -> None:
-        super().__init__(emit, index)
+    def __init__(self, ladder: Ladder, index: int, *, summary: bool, sealed: bool) -> None:
+        super().__init__(ladder, index)
         self._summary = summary
         self._sealed = sealed
         self._pieces: list[str] = []
@@ -120,9 +131,9 @@ class ReasoningItem(_Item):
     def text(self, text: str) -> None:
         """More thinking."""
         self._pieces.append(text)
-        self._tell("response.reasoning_text.delta", content_index=0, delta=text)
+        self._more("response.reasoning_text.delta", text, content_index=0)
         if self._summary:
-            self._tell("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+            self._more("response.reasoning_summary_text.delta", text, summary_index=0)
 
     def close(self, status: Status) -> None:
         text = "".join(self._pieces)
@@ -152,8 +163,8 @@ class FunctionCallItem(_Item):
 
     kind = "function_call"
 
-    def __init__(self, emit: Emit, index: int, call_id: str, name: ToolName) -> None:
-        super().__init__(emit, index)
+    def __init__(self, ladder: Ladder, index: int, call_id: str, name: ToolName) -> None:
+        super().__init__(ladder, index)
         self._head = _call_head(call_id, name)
         self._fragments: list[str] = []
         self._added()
@@ -166,7 +177,7 @@ class FunctionCallItem(_Item):
         """More of the arguments."""
         if fragment:
             self._fragments.append(fragment)
-            self._tell("response.function_call_arguments.delta", delta=fragment)
+            self._more("response.function_call_arguments.delta", fragment)
 
     def close(self, status: Status) -> None:
         self._tell("response.function_call_arguments.done", arguments="".join(self._fragments))
@@ -182,8 +193,8 @@ class CustomCallItem(_Item):
 
     kind = "custom_tool_call"
 
-    def __init__(self, emit: Emit, index: int, call_id: str, name: ToolName) -> None:
-        super().__init__(emit, index)
+    def __init__(self, ladder: Ladder, index: int, call_id: str, name: ToolName) -> None:
+        super().__init__(ladder, index)
         self._head = _call_head(call_id, name)
         self._fragments: list[str] = []
         self._reader = InputReader()
@@ -211,7 +222,7 @@ class CustomCallItem(_Item):
     def _input(self, text: str) -> None:
         if text:
             self._pieces.append(text)
-            self._tell("response.custom_tool_call_input.delta", delta=text)
+            self._more("response.custom_tool_call_input.delta", text)
 
 
 CallItem = FunctionCallItem | CustomCallItem

@@ -25,7 +25,7 @@ from millstream.ir.deltas import (
     Usage,
 )
 from millstream.ir.fold import UsageCounter
-from millstream.surfaces.openai_common import to_json
+from millstream.surfaces.responses.ladder import Ladder
 from millstream.surfaces.responses.options import ABSENT_ECHO, ResponsesOptions, new_response_id, now
 from millstream.surfaces.responses.output import (
     CallItem,
@@ -61,9 +61,7 @@ class ResponsesEncoder:
         self.stored = False
         """Whether it was kept: what the finished response says under `store`."""
         self.created = now() if created is None else created
-        self._write = write
-        self._frames: list[bytes] = []
-        self._sequence = 0
+        self._ladder = Ladder(silent=not write)
         self._items: list[MessageItem | ReasoningItem | CallItem] = []
         self._calls: dict[int, CallItem] = {}
         self._usage = UsageCounter(1)
@@ -75,9 +73,9 @@ class ResponsesEncoder:
         self._ended = False
 
     def start(self) -> bytes:
-        self._emit("response.created", {"response": self.response()})
-        self._emit("response.in_progress", {"response": self.response()})
-        return self._flush()
+        self._ladder.tell("response.created", {"response": self.response()})
+        self._ladder.tell("response.in_progress", {"response": self.response()})
+        return self._ladder.take()
 
     def encode(self, delta: Delta) -> bytes:
         if self.finished:
@@ -104,7 +102,7 @@ class ResponsesEncoder:
                 self._fail(delta)
             case Start():
                 pass
-        return self._flush()
+        return self._ladder.take()
 
     def end(self) -> bytes:
         """The terminal event, once."""
@@ -113,15 +111,15 @@ class ResponsesEncoder:
         self._ended = True
         if not self.finished:
             self._fail(_NO_RESULT)
-        self._emit(_TERMINAL[self._status], {"response": self.response()})
-        return self._flush()
+        self._ladder.tell(_TERMINAL[self._status], {"response": self.response()})
+        return self._ladder.take()
 
     def ping(self, silent_seconds: float) -> bytes:
         """Clients that count events live on this one; it has its place in the sequence."""
         if self._ended:
             return b""
-        self._emit("response.in_progress", {"response": self.response(status="in_progress")})
-        return self._flush()
+        self._ladder.tell("response.in_progress", {"response": self.response(status="in_progress")})
+        return self._ladder.take()
 
     @property
     def finished(self) -> bool:
@@ -160,7 +158,7 @@ class ResponsesEncoder:
         if isinstance(last, MessageItem):
             return last
         self._close_what_may_end()
-        item = MessageItem(self._emit, len(self._items))
+        item = MessageItem(self._ladder, len(self._items))
         self._items.append(item)
         return item
 
@@ -169,14 +167,14 @@ class ResponsesEncoder:
         if isinstance(last, ReasoningItem):
             return last
         self._close_what_may_end()
-        item = ReasoningItem(self._emit, len(self._items), summary=self._options.summary, sealed=self._options.sealed)
+        item = ReasoningItem(self._ladder, len(self._items), summary=self._options.summary, sealed=self._options.sealed)
         self._items.append(item)
         return item
 
     def _call(self, start: ToolCallStart) -> None:
         name = self._options.names.get(start.name) or ToolName("function", start.name)
         kind = CustomCallItem if name.kind == "custom" else FunctionCallItem
-        item = kind(self._emit, len(self._items), start.id, name)
+        item = kind(self._ladder, len(self._items), start.id, name)
         self._calls[start.index] = item
         self._items.append(item)
 
@@ -199,7 +197,7 @@ class ResponsesEncoder:
                 item.close("incomplete" if cut else "completed")
         if self._refusal is not None:
             # A message of its own: clients that do not know refusals skip the whole item, and must not lose the text.
-            refusal = MessageItem(self._emit, len(self._items))
+            refusal = MessageItem(self._ladder, len(self._items))
             self._items.append(refusal)
             refusal.refuse(self._refusal)
             refusal.close("completed")
@@ -213,17 +211,6 @@ class ResponsesEncoder:
             if item.status == "in_progress":
                 item.status = cut
         self._status, self._error = "failed", error
-
-    def _emit(self, kind: str, fields: dict[str, Any]) -> None:
-        if not self._write:
-            return
-        data = to_json({"type": kind, **fields, "sequence_number": self._sequence})
-        self._frames.append(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
-        self._sequence += 1
-
-    def _flush(self) -> bytes:
-        frames, self._frames = b"".join(self._frames), []
-        return frames
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
