@@ -2,13 +2,15 @@
 
 The server runs in a process of its own over the scripted engine, one token a step and one event a token, the dearest
 case. Measured is the processor time of all threads of that process (user and system, from /proc), so other work on the
-machine disturbs it little; the requests' own cost is part of it. Every answer is compared with what it should be.
+machine disturbs it little. Short and long answers are measured in turns: their difference is the cost of tokens, what
+remains of the short ones the cost of a request. Every answer is compared with what it should be.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,16 +23,17 @@ from millstream.bench.plan import BenchError
 from millstream.bench.system import cpu_seconds
 
 STREAMS = (1, 16, 100, 500)
-_SAMPLE_TOKENS = 6_400
-_SAMPLES = 2
+_SAMPLE_TOKENS = 12_800
+_SAMPLES = 3
+_SHORT = 8
 
 
 class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``tokens``: of each answer. ``sample_tokens``: at least so many over all streams make one sample."""
+    """``tokens``: of the long answers. ``sample_tokens``: of those, at least so many over all streams are a sample."""
 
     surfaces: tuple[str, ...] = tuple(API_SURFACES)
     streams: tuple[int, ...] = STREAMS
-    tokens: int = 128
+    tokens: int = 256
     sample_tokens: int = _SAMPLE_TOKENS
     samples: int = _SAMPLES
 
@@ -44,14 +47,16 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One surface with so many streams at once. ``token_us``: processor time of the server per streamed token of each
-    sample, in µs; ``requests_per_second`` by the wall clock, of the best sample."""
+    """One surface with so many streams at once. ``token_us`` and ``request_us``: processor time of the server per
+    streamed token, and per request beside its tokens, of each sample, in µs; ``requests_per_second`` by the wall clock,
+    of the long answers of the best sample."""
 
     server: str
     surface: str
     streams: int
     tokens: int
     token_us: list[float]
+    request_us: list[float]
     requests_per_second: float
 
     @property
@@ -61,7 +66,7 @@ class ApiCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All cases. ``tokens``: of each answer."""
+    """All cases. ``tokens``: of the long answers."""
 
     tokens: int
     cases: list[ApiCase]
@@ -132,29 +137,45 @@ def _server_cases(server: _Own, options: ApiOptions, on_stage: Callable[[str], N
     return cases
 
 
+class _Sample(NamedTuple):
+    """Of some rounds of requests: processor time of the server, seconds by the clock, tokens that were streamed."""
+
+    requests: int
+    spent: float
+    seconds: float
+    tokens: int
+
+
 def _case(server: _Own, name: str, streams: int, options: ApiOptions) -> ApiCase:
     surface = API_SURFACES[name]
+    lengths = (min(_SHORT, max(1, options.tokens // 2)), options.tokens)
     rounds = max(1, -(-options.sample_tokens // (streams * options.tokens)))
-    requests = [server.request(surface, stream, options.tokens) for stream in range(streams)]
-    costs, rates = [], []
+    tokens_us, requests_us, rates = [], [], []
     with Connections(server.address, streams) as connections:
-        _check(server, surface, options.tokens, connections.ask(requests))
+        _sample(server, surface, connections, streams, options.tokens, 1)
         for _ in range(options.samples):
-            spent, begun = cpu_seconds(server.pid), time.perf_counter()
-            answers = [connections.ask(requests) for _ in range(rounds)]
-            spent, seconds = cpu_seconds(server.pid) - spent, time.perf_counter() - begun
-            tokens = sum(_check(server, surface, options.tokens, each) for each in answers)
-            costs.append(1e6 * spent / tokens)
-            rates.append(rounds * streams / seconds)
+            short, long = (_sample(server, surface, connections, streams, length, rounds) for length in lengths)
+            token = (long.spent - short.spent) / max(1, long.tokens - short.tokens)
+            tokens_us.append(1e6 * token)
+            requests_us.append(1e6 * (short.spent - token * short.tokens) / short.requests)
+            rates.append(long.requests / long.seconds)
     return ApiCase(
         server=server.name,
         surface=name,
         streams=streams,
         tokens=options.tokens,
-        token_us=costs,
+        token_us=tokens_us,
+        request_us=requests_us,
         requests_per_second=max(rates),
     )
 
 
-def _check(server: _Own, surface: ApiSurface, tokens: int, answers: Sequence[bytes]) -> int:
-    return sum(server.check(surface, stream, tokens, answer) for stream, answer in enumerate(answers))
+def _sample(
+    server: _Own, surface: ApiSurface, connections: Connections, streams: int, tokens: int, rounds: int
+) -> _Sample:
+    requests = [server.request(surface, stream, tokens) for stream in range(streams)]
+    spent, begun = cpu_seconds(server.pid), time.perf_counter()
+    answers = [connections.ask(requests) for _ in range(rounds)]
+    spent, seconds = cpu_seconds(server.pid) - spent, time.perf_counter() - begun
+    told = sum(server.check(surface, stream, tokens, each) for round_ in answers for stream, each in enumerate(round_))
+    return _Sample(rounds * streams, spent, seconds, told)
