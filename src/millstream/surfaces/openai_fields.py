@@ -48,9 +48,6 @@ _OUTPUT = (
 )
 _IGNORED = (
     _ignored("user", "Names an end user; changes nothing of the answer."),
-    _ignored("metadata", "Labels for stored answers; nothing is stored."),
-    _ignored("store", "Nothing is stored."),
-    _ignored("service_tier", "There is one tier."),
     _ignored("safety_identifier", "Names an end user; changes nothing of the answer."),
     _ignored("prompt_cache_key", "A routing hint; the prefix cache works without."),
     _ignored("prompt_cache_options", "A hint; the prefix cache works without."),
@@ -127,6 +124,16 @@ CHAT_FIELDS = field_table(
         _refused("add_generation_prompt", "the assistant's turn is always opened.", True),
         _refused("continue_final_message", "the assistant's turn is always a new one.", False),
         _refused("chat_template", "the model's own template is used."),
+        _honoured("store", "true: the completion is kept, see stored completions. Default false."),
+        _honoured(
+            "metadata",
+            "Only with `store`: up to 16 pairs, keys up to 64 and values up to 512 characters, kept with the answer.",
+        ),
+        _honoured(
+            "service_tier",
+            "`auto`, `default`, `flex`, `scale`, `priority` or `fast`. There is one tier: the answer and each of its "
+            "chunks then say `default`.",
+        ),
         *_IGNORED,
         *_VENDOR,
     )
@@ -155,6 +162,9 @@ COMPLETION_FIELDS = field_table(
             "The text after the one to be filled in. Only for models with fill-in-the-middle tokens, such as "
             "Qwen2.5-Coder; refused for others.",
         ),
+        _ignored("metadata", "Labels of stored answers; completions are not stored."),
+        _ignored("store", "Completions are not stored."),
+        _ignored("service_tier", "There is one tier."),
         *_IGNORED,
         *_VENDOR,
     )

@@ -46,6 +46,11 @@ BODIES = {
 
 SUMMARIES = {
     ("POST", "/v1/chat/completions"): "OpenAI chat completions",
+    ("GET", "/v1/chat/completions"): "Stored completions, page by page",
+    ("GET", "/v1/chat/completions/{id}"): "A stored completion",
+    ("POST", "/v1/chat/completions/{id}"): "Give a stored completion other metadata",
+    ("DELETE", "/v1/chat/completions/{id}"): "Forget a stored completion",
+    ("GET", "/v1/chat/completions/{id}/messages"): "The messages that a stored completion answers",
     ("POST", "/v1/completions"): "OpenAI completions: raw text or token ids continued",
     ("POST", "/v1/embeddings"): "OpenAI embeddings: a unit vector for each text",
     ("POST", "/v1/responses"): "OpenAI Responses",

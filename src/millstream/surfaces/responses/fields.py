@@ -98,6 +98,10 @@ RESPONSES_FIELDS = field_table(
             "it fits; system and developer messages and the last user message stay.",
         ),
         _honoured("metadata", "Up to 16 pairs, keys up to 64 and values up to 512 characters; echoed and stored."),
+        _honoured(
+            "service_tier",
+            "`auto`, `default`, `flex`, `scale`, `priority` or `fast`. There is one tier: the answer says `default`.",
+        ),
         _honoured("stream", "Server-sent events as the text is generated."),
         _honoured("chat_template_kwargs", "Variables for the chat template."),
         _refused("background", "answers are not made in the background.", False),
@@ -113,7 +117,6 @@ RESPONSES_FIELDS = field_table(
         _ignored("prompt_cache_options", "A hint; the prefix cache works without."),
         _ignored("prompt_cache_retention", "A hint; the prefix cache works without."),
         _ignored("client_metadata", "Labels of the client."),
-        _ignored("service_tier", "There is one tier."),
         _ignored("access_programs", "There are none."),
         _ignored("image", "There are no images."),
     )
