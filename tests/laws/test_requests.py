@@ -144,3 +144,47 @@ async def test_choices_with_reasoning_and_calls_do_not_mix() -> None:
     assert [len(message.get("tool_calls", ())) for message in messages] == [1, 0, 2]
     assert [choice["finish_reason"] for choice in answer["choices"]] == ["tool_calls", "stop", "tool_calls"]
     assert answer["usage"]["prompt_tokens"] == len(played.engine.requests[0].prompt)
+
+
+BAD = {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}
+
+
+def wire_tool(surface: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    if surface == "messages":
+        return {"name": name, "input_schema": schema, "strict": True}
+    function = {"name": name, "parameters": schema, "strict": True}
+    return {"type": "function", **({"function": function} if surface == "chat" else function)}
+
+
+LEFT_OUT = {
+    "responses": [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}],
+    "messages": [
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"name": "later", "input_schema": SCHEMA, "defer_loading": True},
+    ],
+    "chat": [],
+}
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_a_schema_at_fault_is_named_as_the_client_sent_it(surface: str, stream: bool) -> None:
+    """What is left out of the prompt counts all the same."""
+    wire = body(surface, stream=stream)
+    good = wire_tool(surface, "good", SCHEMA)
+    wire["tools"] = [*LEFT_OUT[surface], good, wire_tool(surface, "bad", BAD)]
+    answer = await playing("a").post(surface, wire)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    path = f"tools[{len(LEFT_OUT[surface]) + 1}]"
+    assert error["message"].startswith(f"{path}: the parameters of 'bad'")
+    assert error.get("param", path) == path
+
+
+async def test_a_schema_at_fault_in_a_namespace_is_named_by_its_place_there() -> None:
+    wire = body("responses")
+    inner = [wire_tool("responses", "good", SCHEMA), wire_tool("responses", "bad", BAD)]
+    wire["tools"] = [{"type": "namespace", "name": "ns", "tools": inner}, wire_tool("responses", "last", SCHEMA)]
+    error = (await playing("a").post("responses", wire)).json()["error"]
+    assert error["param"] == "tools[0].tools[1]"
+    assert error["message"].startswith("tools[0].tools[1]: ")

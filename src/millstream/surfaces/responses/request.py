@@ -187,7 +187,7 @@ def build(
         ),
         output=Output(logprobs=logprobs),
     )
-    return Call(request, _options(parsed, request, items), _warnings(parsed))
+    return Call(request, _options(parsed, request, items), _warnings(parsed), tools.paths)
 
 
 def _echoed(body: bytes, limits: Limits) -> _Echoed:
