@@ -22,7 +22,7 @@ from millstream.surfaces.openai_params import (
     require_model,
     sampling,
 )
-from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
+from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS, SAMPLED
 from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
 from millstream.surfaces.responses.options import ResponsesOptions, echo_of
 from millstream.surfaces.responses.tools import (
@@ -41,17 +41,6 @@ ECHO_MARGIN = 16
 """Levels around a schema in what a response repeats of its request."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SUMMARIES = ("auto", "concise", "detailed")
-_SAMPLING_NAMES = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "stop",
-)
 
 
 class WireTextFormat(msgspec.Struct, frozen=True):
@@ -180,7 +169,7 @@ def build(
         reasoning_effort=one_of("reasoning.effort", effort, EFFORTS),
         template_kwargs=template_kwargs(wire.chat_template_kwargs, effort, limits),
         sampling=sampling(
-            SharedBody(**{name: getattr(wire, name) for name in _SAMPLING_NAMES}),
+            SharedBody(**{name: getattr(wire, name) for name in SAMPLED}),
             limits,
             max_tokens=wire.max_output_tokens,
             max_name="max_output_tokens",
