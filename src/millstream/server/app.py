@@ -13,7 +13,7 @@ from millstream.ir.provider import Provider
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
-from millstream.server.embeddings import EmbeddingRoute
+from millstream.server.embeddings import EmbeddingRoutes
 from millstream.server.errors import on_http_exception
 from millstream.server.info import EngineHealth, InfoRoutes
 from millstream.server.lifecycle import Lifecycle
@@ -50,7 +50,7 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)
-    embeddings = EmbeddingRoute(provider, metrics, settings)
+    embeddings = EmbeddingRoutes(provider, metrics, settings)
     described = [*chat.routes(), *routes, *embeddings.routes(), *responses.routes(), *texts.routes(), *info.routes()]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],

@@ -16,6 +16,7 @@ from millstream.server.body import read_body
 from millstream.server.keeping import Kept, save
 from millstream.server.metrics import Metrics
 from millstream.server.pages import page_query
+from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, Kind, Listing, StoredAnswer
 from millstream.server.tenants import tenant_of
@@ -63,7 +64,7 @@ class ChatRoutes:
             metadata=stored.metadata_filter(query.multi_items()),
         )
         bodies = [msgspec.Raw(body) for _, body in page.answers]
-        return _json(list_body(bodies, [name for name, _ in page.answers], more=page.more))
+        return json_response(list_body(bodies, [name for name, _ in page.answers], more=page.more))
 
     async def retrieve(self, request: HttpRequest) -> Response:
         """A stored completion."""
@@ -85,7 +86,7 @@ class ChatRoutes:
         name = request.path_params["id"]
         if not await self._store.delete(tenant_of(request.scope), KIND, name):
             raise stored.completion_not_found(name)
-        return _json(stored.deleted_body(name))
+        return json_response(stored.deleted_body(name))
 
     async def messages(self, request: HttpRequest) -> Response:
         """The messages that a stored completion answered, in their order unless ``order=desc``."""
@@ -94,7 +95,7 @@ class ChatRoutes:
         page = await self._store.input_items(tenant_of(request.scope), KIND, name, query)
         if page is None:
             raise stored.completion_not_found(name)
-        return _json(list_body(page.items, [item["id"] for item in page.items], more=page.more))
+        return json_response(list_body(page.items, [item["id"] for item in page.items], more=page.more))
 
 
 class ChatExchange(PlainExchange):
@@ -162,11 +163,7 @@ class _Named:
         return self._inner.encode_answer(answer, options, response_id=self._id, created=self._created)
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
-
-
 def _found(name: str, body: bytes | None) -> Response:
     if body is None:
         raise stored.completion_not_found(name)
-    return _json(body)
+    return json_response(body)

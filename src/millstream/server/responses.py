@@ -18,6 +18,7 @@ from millstream.server.decoding import decoded
 from millstream.server.keeping import Kept, save
 from millstream.server.metrics import Metrics
 from millstream.server.pages import page_query
+from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, StoredAnswer
 from millstream.server.tenants import tenant_of
@@ -70,14 +71,14 @@ class ResponsesRoutes:
         body = await self._store.load(tenant_of(request.scope), "response", name)
         if body is None:
             raise _not_found(name)
-        return _json(body)
+        return json_response(body)
 
     async def delete(self, request: HttpRequest) -> Response:
         """Forget a response."""
         name = request.path_params["id"]
         if not await self._store.delete(tenant_of(request.scope), "response", name):
             raise _not_found(name)
-        return _json(to_json({"id": name, "object": "response", "deleted": True}))
+        return json_response(to_json({"id": name, "object": "response", "deleted": True}))
 
     async def input_items(self, request: HttpRequest) -> Response:
         """The response's own input, page by page, newest first unless ``order=asc``."""
@@ -86,7 +87,7 @@ class ResponsesRoutes:
         page = await self._store.input_items(tenant_of(request.scope), "response", name, query)
         if page is None:
             raise _not_found(name)
-        return _json(list_body(page.items, [item["id"] for item in page.items], more=page.more))
+        return json_response(list_body(page.items, [item["id"] for item in page.items], more=page.more))
 
     async def cancel(self, request: HttpRequest) -> Response:
         """Only background responses can be cancelled, and there are none."""
@@ -189,10 +190,6 @@ class _Prepared:
 def _half_a_call(item: dict[str, Any]) -> bool:
     """Its arguments are cut: a conversation that goes on must not hold it."""
     return item["type"] in ("function_call", "custom_tool_call") and item["status"] == "incomplete"
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
 
 
 def _not_found(name: str) -> ApiError:
