@@ -188,3 +188,49 @@ async def test_a_schema_at_fault_in_a_namespace_is_named_by_its_place_there() ->
     error = (await playing("a").post("responses", wire)).json()["error"]
     assert error["param"] == "tools[0].tools[1]"
     assert error["message"].startswith("tools[0].tools[1]: ")
+
+
+RESULTS: dict[str, list[Any]] = {
+    "chat": [{"role": "tool", "tool_call_id": name, "content": f"of {name}"} for name in ("c2", "c1")],
+    "responses": [{"type": "function_call_output", "call_id": name, "output": f"of {name}"} for name in ("c2", "c1")],
+    "messages": [
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": name, "content": f"of {name}"} for name in ("c2", "c1")],
+        }
+    ],
+}
+CALLS: dict[str, list[Any]] = {
+    "chat": [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": name, "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
+                for name in ("c1", "c2")
+            ],
+        }
+    ],
+    "responses": [
+        {"type": "function_call", "call_id": name, "name": "get_time", "arguments": "{}"} for name in ("c1", "c2")
+    ],
+    "messages": [
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": name, "name": "get_time", "input": {}} for name in ("c1", "c2")],
+        }
+    ],
+}
+
+
+@EVERYWHERE
+async def test_results_reach_the_model_in_the_order_of_their_calls(surface: str) -> None:
+    """Clients that run calls at once send what is ready first; a template without ids tells results by their order."""
+    played = playing("a")
+    wire = body(surface, tools=True, tool_choice="auto")
+    question = [{"role": "user", "content": "one"}]
+    wire["input" if surface == "responses" else "messages"] = [*question, *CALLS[surface], *RESULTS[surface]]
+    answer = await played.post(surface, wire)
+    assert answer.status_code == 200, answer.text
+    prompt = prompt_of(played)
+    assert prompt.index("of c1") < prompt.index("of c2")
