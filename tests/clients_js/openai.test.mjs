@@ -41,6 +41,28 @@ describe("chat completions", () => {
     assert.ok(last.usage.completion_tokens > 0);
   });
 
+  test("stored completions are found, relabelled and forgotten", async () => {
+    const { completions } = client().chat;
+    const ids = [];
+    for (const number of ["1", "2", "3"]) {
+      const metadata = { of: "js", number };
+      const made = await completions.create({ model: "tiny", messages: says("hi"), store: true, metadata });
+      ids.push(made.id);
+    }
+    const found = [];
+    for await (const one of completions.list({ metadata: { of: "js" }, limit: 2 })) found.push(one.id);
+    assert.deepEqual(found, ids);
+    assert.equal((await completions.retrieve(ids[0])).choices[0].message.content, TEXT);
+    assert.deepEqual((await completions.update(ids[0], { metadata: { of: "other" } })).metadata, { of: "other" });
+    const asked = [];
+    for await (const message of completions.messages.list(ids[0])) asked.push(message.content);
+    assert.deepEqual(asked, ["hi"]);
+    assert.equal((await completions.delete(ids[0])).deleted, true);
+    await assert.rejects(completions.retrieve(ids[0]), OpenAI.NotFoundError);
+    const unstored = { model: "tiny", messages: says("hi"), metadata: { a: "b" } };
+    await assert.rejects(completions.create(unstored), OpenAI.BadRequestError);
+  });
+
   test("arguments are streamed, parallel calls apart", async () => {
     const stream = client().chat.completions.stream({ model: "tiny", messages: says("two calls"), tools: [tool] });
     let fragments = 0;

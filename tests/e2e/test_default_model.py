@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -24,15 +23,8 @@ CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve(real_model(DEFAULT_MODEL), "--max-batch", "16") as server:
-        yield server
-
-
-@pytest.fixture
-async def client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=120) as client:
-        yield client
+def options() -> tuple[str, ...]:
+    return ("--max-batch", "16")
 
 
 async def ask(client: openai.AsyncOpenAI, prompt: str = "Tell me about rivers.", **options: object) -> ChatCompletion:

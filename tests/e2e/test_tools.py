@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import openai
 import pytest
-from pydantic import BaseModel, Field
 
 from millstream.lint.openai_stream import Expectation, lint_chat
-from support.real_models import DEFAULT_MODEL, real_model
-from support.served import Served, serve
+from support.served import Served
+from support.shapes import Dog, Weather
 
 MODEL = "smollm2-135m-instruct"
 ASK: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
-
-
-class Weather(BaseModel):
-    """Tells the weather of a city."""
-
-    city: Literal["Paris", "London", "Rome"]
-    days: int = Field(ge=1, le=5)
-
-
-class Dog(BaseModel):
-    name: Literal["Rex", "Max"]
-    ages: list[Literal[1, 2, 3]] = Field(min_length=1, max_length=3)
 
 
 WEATHER: Any = openai.pydantic_function_tool(Weather, name="get_weather")
@@ -41,20 +27,6 @@ TIME: Any = {
     },
 }
 NAMED: Any = {"type": "function", "function": {"name": "get_weather"}}
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    path = real_model(DEFAULT_MODEL)
-    assert path is not None, "the default model is missing: make test-models"
-    with serve(path, "--max-batch", "4", "--ctx", "2048") as server:
-        yield server
-
-
-@pytest.fixture
-async def client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=120) as client:
-        yield client
 
 
 async def test_a_schema_is_parsed_into_its_model(client: openai.AsyncOpenAI) -> None:

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
+from collections.abc import AsyncIterator
+from typing import Any
 
 import anthropic
 import openai
 import pytest
-from pydantic import BaseModel, Field
 
-from support.real_models import DEFAULT_MODEL, real_model
-from support.served import Served, serve
+from support.served import Served
+from support.shapes import Dog, Weather
 
 MODEL = "smollm2-135m-instruct"
 ASK: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
-
-
-class Weather(BaseModel):
-    city: Literal["Paris", "London", "Rome"]
-    days: int = Field(ge=1, le=5)
-
-
-class Dog(BaseModel):
-    name: Literal["Rex", "Max"]
-    ages: list[Literal[1, 2, 3]] = Field(min_length=1, max_length=3)
 
 
 SCHEMA = Weather.model_json_schema()
@@ -39,20 +28,6 @@ TOOLS: list[Any] = [
     {"name": "get_time", "input_schema": CLOCK},
 ]
 STREAMED = pytest.mark.parametrize("stream", [False, True])
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    path = real_model(DEFAULT_MODEL)
-    assert path is not None, "the default model is missing: make test-models"
-    with serve(path, "--max-batch", "4", "--ctx", "2048") as server:
-        yield server
-
-
-@pytest.fixture
-async def openai_client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=120) as client:
-        yield client
 
 
 @pytest.fixture
@@ -70,8 +45,8 @@ def check(name: str, arguments: Any) -> None:
         assert arguments["zone"] in ("CET", "GMT")
 
 
-async def test_responses_parse(openai_client: openai.AsyncOpenAI) -> None:
-    answer = await openai_client.responses.parse(
+async def test_responses_parse(client: openai.AsyncOpenAI) -> None:
+    answer = await client.responses.parse(
         model=MODEL, input="Invent a dog.", text_format=Dog, temperature=0, max_output_tokens=100
     )
     assert isinstance(answer.output_parsed, Dog)
@@ -80,7 +55,7 @@ async def test_responses_parse(openai_client: openai.AsyncOpenAI) -> None:
 
 @STREAMED
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "get_weather"}], ids=["required", "named"])
-async def test_responses_calls(openai_client: openai.AsyncOpenAI, choice: Any, stream: bool) -> None:
+async def test_responses_calls(client: openai.AsyncOpenAI, choice: Any, stream: bool) -> None:
     options: Any = {
         "model": MODEL,
         "input": ASK,
@@ -91,10 +66,10 @@ async def test_responses_calls(openai_client: openai.AsyncOpenAI, choice: Any, s
         "temperature": 0,
     }
     if stream:
-        async with openai_client.responses.stream(**options) as events:
+        async with client.responses.stream(**options) as events:
             answer: Any = await events.get_final_response()
     else:
-        answer = await openai_client.responses.create(**options)
+        answer = await client.responses.create(**options)
     (call,) = answer.output
     assert (call.type, call.status, answer.status) == ("function_call", "completed", "completed")
     assert isinstance(choice, str) or call.name == "get_weather"
@@ -134,13 +109,13 @@ async def test_messages_format(anthropic_client: anthropic.AsyncAnthropic) -> No
 
 
 async def test_a_schema_at_fault_is_named_in_the_words_of_each_surface(
-    openai_client: openai.AsyncOpenAI, anthropic_client: anthropic.AsyncAnthropic
+    client: openai.AsyncOpenAI, anthropic_client: anthropic.AsyncAnthropic
 ) -> None:
     bad = {"type": "object", "properties": {"q": {"type": "strnig"}}}
     text: Any = {"format": {"type": "json_schema", "name": "x", "schema": bad}}
     message = r"text\.format: the schema cannot be enforced at /properties/q"
     with pytest.raises(openai.BadRequestError, match=message) as caught:
-        await openai_client.responses.create(model=MODEL, input="hi", text=text)
+        await client.responses.create(model=MODEL, input="hi", text=text)
     assert caught.value.param == "text.format"
     with pytest.raises(anthropic.BadRequestError, match=r"output_config\.format: the schema cannot be enforced"):
         await anthropic_client.messages.create(

@@ -144,3 +144,93 @@ async def test_choices_with_reasoning_and_calls_do_not_mix() -> None:
     assert [len(message.get("tool_calls", ())) for message in messages] == [1, 0, 2]
     assert [choice["finish_reason"] for choice in answer["choices"]] == ["tool_calls", "stop", "tool_calls"]
     assert answer["usage"]["prompt_tokens"] == len(played.engine.requests[0].prompt)
+
+
+BAD = {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}
+
+
+def wire_tool(surface: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    if surface == "messages":
+        return {"name": name, "input_schema": schema, "strict": True}
+    function = {"name": name, "parameters": schema, "strict": True}
+    return {"type": "function", **({"function": function} if surface == "chat" else function)}
+
+
+LEFT_OUT = {
+    "responses": [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}],
+    "messages": [
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"name": "later", "input_schema": SCHEMA, "defer_loading": True},
+    ],
+    "chat": [],
+}
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_a_schema_at_fault_is_named_as_the_client_sent_it(surface: str, stream: bool) -> None:
+    """What is left out of the prompt counts all the same."""
+    wire = body(surface, stream=stream)
+    good = wire_tool(surface, "good", SCHEMA)
+    wire["tools"] = [*LEFT_OUT[surface], good, wire_tool(surface, "bad", BAD)]
+    answer = await playing("a").post(surface, wire)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    path = f"tools[{len(LEFT_OUT[surface]) + 1}]"
+    assert error["message"].startswith(f"{path}: the parameters of 'bad'")
+    assert error.get("param", path) == path
+
+
+async def test_a_schema_at_fault_in_a_namespace_is_named_by_its_place_there() -> None:
+    wire = body("responses")
+    inner = [wire_tool("responses", "good", SCHEMA), wire_tool("responses", "bad", BAD)]
+    wire["tools"] = [{"type": "namespace", "name": "ns", "tools": inner}, wire_tool("responses", "last", SCHEMA)]
+    error = (await playing("a").post("responses", wire)).json()["error"]
+    assert error["param"] == "tools[0].tools[1]"
+    assert error["message"].startswith("tools[0].tools[1]: ")
+
+
+RESULTS: dict[str, list[Any]] = {
+    "chat": [{"role": "tool", "tool_call_id": name, "content": f"of {name}"} for name in ("c2", "c1")],
+    "responses": [{"type": "function_call_output", "call_id": name, "output": f"of {name}"} for name in ("c2", "c1")],
+    "messages": [
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": name, "content": f"of {name}"} for name in ("c2", "c1")],
+        }
+    ],
+}
+CALLS: dict[str, list[Any]] = {
+    "chat": [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": name, "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
+                for name in ("c1", "c2")
+            ],
+        }
+    ],
+    "responses": [
+        {"type": "function_call", "call_id": name, "name": "get_time", "arguments": "{}"} for name in ("c1", "c2")
+    ],
+    "messages": [
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": name, "name": "get_time", "input": {}} for name in ("c1", "c2")],
+        }
+    ],
+}
+
+
+@EVERYWHERE
+async def test_results_reach_the_model_in_the_order_of_their_calls(surface: str) -> None:
+    """Clients that run calls at once send what is ready first; a template without ids tells results by their order."""
+    played = playing("a")
+    wire = body(surface, tools=True, tool_choice="auto")
+    question = [{"role": "user", "content": "one"}]
+    wire["input" if surface == "responses" else "messages"] = [*question, *CALLS[surface], *RESULTS[surface]]
+    answer = await played.post(surface, wire)
+    assert answer.status_code == 200, answer.text
+    prompt = prompt_of(played)
+    assert prompt.index("of c1") < prompt.index("of c2")

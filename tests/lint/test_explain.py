@@ -24,10 +24,10 @@ from support.wire import write
 
 LINT = Path(millstream.lint.__file__).parent
 MODULES = {
-    "chat": ("openai_stream", "sse", "capture"),
-    "completions": ("openai_stream", "sse", "capture"),
-    "responses": ("responses_stream", "sse", "capture"),
-    "messages": ("messages_stream", "sse", "capture"),
+    "chat": ("openai_stream", "sse", "capture", "transfer"),
+    "completions": ("openai_stream", "sse", "capture", "transfer"),
+    "responses": ("responses_stream", "sse", "capture", "transfer"),
+    "messages": ("messages_stream", "sse", "capture", "transfer"),
 }
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n"
 ENCODERS: dict[str, tuple[Surface, WireOptions]] = {

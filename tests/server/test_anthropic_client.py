@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import anthropic
 import pytest
@@ -12,24 +12,12 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, context_length_exceeded, overloaded
 from millstream.ir.request import ChatRequest, Message, Sampling
-from support.live import Live, serving
+from support.live import Live
 from support.provider import Step, hello
 
 USER = {"role": "user", "content": "hi"}
 ASK = {"model": "tiny", "max_tokens": 50, "messages": [USER]}
 ADD = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Live]:
-    with serving(keep_alive_seconds=0.1) as live:
-        yield live
-
-
-@pytest.fixture
-def live(server: Live) -> Live:
-    server.provider.__init__()
-    return server
 
 
 @pytest.fixture

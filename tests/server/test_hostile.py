@@ -41,7 +41,7 @@ def live() -> Iterator[Live]:
         ("POST", CHAT, {"content-type": "application/x-www-form-urlencoded"}, BODY, 415, "unsupported_media_type"),
         ("POST", CHAT, {**JSON, "content-encoding": "gzip"}, BODY, 415, "unsupported_media_type"),
         ("POST", CHAT, JSON, b" " * 5000, 413, "request_too_large"),
-        ("GET", CHAT, {}, b"", 405, "method_not_allowed"),
+        ("GET", "/v1/completions", {}, b"", 405, "method_not_allowed"),
         ("PUT", CHAT, JSON, BODY, 405, "method_not_allowed"),
         ("DELETE", "/v1/models/tiny", {}, b"", 405, "method_not_allowed"),
         ("POST", "/health", JSON, b"{}", 405, "method_not_allowed"),
@@ -73,7 +73,7 @@ def test_head_and_options(live: Live) -> None:
         head = client.head("/health")
         options = client.options(CHAT)
     assert (head.status_code, head.content) == (200, b"")
-    assert (options.status_code, options.headers["allow"]) == (204, "POST, OPTIONS")
+    assert (options.status_code, options.headers["allow"]) == (204, "GET, HEAD, POST, OPTIONS")
     assert "access-control-allow-origin" not in options.headers
 
 

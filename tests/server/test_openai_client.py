@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
 
 import openai
 import pytest
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI
 
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, context_length_exceeded, overloaded
 from millstream.ir.request import ChatRequest, Message, Sampling
-from support.live import Live, serving
+from support.live import Live
 from support.provider import hello
 from support.wire import logprob
 
 USER = {"role": "user", "content": "hi"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Live]:
-    with serving(keep_alive_seconds=0.1) as live:
-        yield live
-
-
-@pytest.fixture
-def live(server: Live) -> Live:
-    server.provider.__init__()
-    return server
-
-
-@pytest.fixture
-async def client(live: Live) -> AsyncIterator[AsyncOpenAI]:
-    # No TLS here, and loading its certificates takes longer than most tests.
-    http = DefaultAsyncHttpxClient(verify=False, trust_env=False)
-    async with AsyncOpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0, http_client=http) as client:
-        yield client
 
 
 async def test_whole_answer(live: Live, client: AsyncOpenAI) -> None:

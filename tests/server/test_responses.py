@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import context_length_exceeded, overloaded
 from millstream.ir.request import ChatRequest, Message
-from millstream.server.store import SqliteStore, StoreLimits
+from millstream.server.sqlite_store import SqliteStore
+from millstream.server.store import StoreLimits
 from support.live import Live, serving
 from support.responses import events, kinds, legal
 from support.wire import logprob
 
 FUNCTION: Any = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
 CAPTURES = Path(__file__).parents[1] / "surfaces" / "captures"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Live]:
-    with serving(keep_alive_seconds=0.1) as live:
-        yield live
-
-
-@pytest.fixture
-def live(server: Live) -> Live:
-    server.provider.__init__()
-    return server
-
-
-@pytest.fixture
-async def client(live: Live) -> AsyncIterator[AsyncOpenAI]:
-    # No TLS here, and loading its certificates takes longer than most tests.
-    http = DefaultAsyncHttpxClient(verify=False, trust_env=False)
-    async with AsyncOpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0, http_client=http) as client:
-        yield client
 
 
 def asked(live: Live) -> tuple[Message, ...]:

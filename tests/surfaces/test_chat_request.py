@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from millstream.ir.errors import ApiError
 from millstream.ir.request import ChatRequest, Message, Output, Sampling, ToolCall
 from millstream.surfaces import openai_chat
-from millstream.surfaces.wire import Limits, WireOptions
+from millstream.surfaces.openai_chat_request import ChatOptions
+from millstream.surfaces.wire import Limits
 
 USER = {"role": "user", "content": "hi"}
 BASE = {"model": "m", "messages": [USER]}
@@ -33,7 +34,7 @@ def refusal(body: bytes) -> ApiError:
 def test_neutral() -> None:
     call = decode()
     assert call.request == ChatRequest(model="m", messages=(Message("user", "hi"),))
-    assert call.options == WireOptions(model="m")
+    assert call.options == ChatOptions(model="m")
 
 
 def test_everything() -> None:
@@ -85,7 +86,7 @@ def test_everything() -> None:
         output=Output(4, True),
         n=3,
     )
-    assert call.options == WireOptions(
+    assert call.options == ChatOptions(
         model="m", stream=True, choices=3, usage=True, running_usage=True, token_ids=True, logprobs=True
     )
 
@@ -112,7 +113,7 @@ def test_null_is_absent() -> None:
         {"modalities": ["text"]},
         {"best_of": 1},
         {"length_penalty": 1.0},
-        {"user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "flex", "prompt_cache_key": "k"},
+        {"user": "u", "metadata": {}, "store": False, "prompt_cache_key": "k"},
         {"top_k": -1},
         {"top_logprobs": 0},
         {"stop": []},
@@ -333,3 +334,39 @@ def test_any_value_in_any_field_is_read_or_refused(name: str, value: Any) -> Non
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     refusal(body)
+
+
+def test_what_is_stored_of_a_request() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    options = decode(
+        messages=[USER, {"role": "user", "content": parts, "name": "bob", "cache": 1}],
+        store=True,
+        metadata={"k": "v"},
+        tools=[tool],
+        tool_choice={"type": "function", "function": {"name": "f"}},
+        response_format={"type": "json_object"},
+        temperature=0,
+        seed=3,
+    ).options
+    assert isinstance(options, ChatOptions)
+    assert (options.store, options.metadata) == (True, {"k": "v"})
+    assert options.messages == (
+        {"role": "user", "content": "hi", "name": None, "content_parts": None},
+        {"role": "user", "content": "ab", "name": "bob", "content_parts": parts},
+    )
+    assert options.asked == {
+        "temperature": 0,
+        "top_p": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "seed": 3,
+        "tools": [tool],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "response_format": {"type": "json_object"},
+    }
+
+
+def test_nothing_is_gathered_for_an_answer_that_is_not_stored() -> None:
+    options = decode(service_tier="flex").options
+    assert options == ChatOptions(model="m", tier=True)

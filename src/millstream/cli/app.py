@@ -15,25 +15,15 @@ from millstream.cli.options import (
     EngineOptions,
     Formats,
     KvCacheOption,
-    MaxTokensOption,
-    MinPOption,
-    ModelOption,
     NoFetchOption,
     PoolingOption,
     ReasoningFormatOption,
     RefusalsOption,
-    RepetitionOption,
-    SeedOption,
-    StatsOption,
-    StopOption,
-    SystemOption,
-    TemperatureOption,
     ThreadsOption,
     ToolFormatOption,
-    TopKOption,
-    TopPOption,
 )
 from millstream.cli.selftest import selftest
+from millstream.cli.talking import Talk, talking
 
 LogLevel = Literal["error", "warning", "info", "debug"]
 LEVELS = ", ".join(get_args(LogLevel))
@@ -156,89 +146,25 @@ def serve(
 
 
 @app.command()
+@talking
 def run(
     prompt: Annotated[str, typer.Argument(help="What to answer; - reads it from standard input.")],
-    model: ModelOption = None,
-    system: SystemOption = None,
+    talk: Talk,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the text itself, without the chat template.")] = False,
-    stats: StatsOption = False,
-    no_fetch: NoFetchOption = False,
-    temperature: TemperatureOption = 1.0,
-    top_k: TopKOption = 0,
-    top_p: TopPOption = 1.0,
-    min_p: MinPOption = 0.0,
-    repetition_penalty: RepetitionOption = 1.0,
-    seed: SeedOption = None,
-    max_tokens: MaxTokensOption = None,
-    stop: StopOption = None,
-    threads: ThreadsOption = 0,
-    ctx: ContextOption = None,
-    kv_cache: KvCacheOption = None,
 ) -> None:
     """Answer one prompt on the terminal, without a server."""
-    from millstream.cli.fetching import find_or_fetch
     from millstream.cli.generate import read_prompt, run_prompt
-    from millstream.ir.request import Sampling
 
-    run_prompt(
-        read_prompt(prompt),
-        find_or_fetch(model, fetch=not no_fetch),
-        system=system,
-        raw=raw,
-        stats=stats,
-        sampling=Sampling(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-            max_tokens=max_tokens,
-            stop=tuple(stop or ()),
-        ),
-        options=EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, max_sequences=1),
-    )
+    run_prompt(read_prompt(prompt), talk, raw=raw)
 
 
 @app.command()
-def chat(
-    model: ModelOption = None,
-    system: SystemOption = None,
-    stats: StatsOption = False,
-    no_fetch: NoFetchOption = False,
-    temperature: TemperatureOption = 1.0,
-    top_k: TopKOption = 0,
-    top_p: TopPOption = 1.0,
-    min_p: MinPOption = 0.0,
-    repetition_penalty: RepetitionOption = 1.0,
-    seed: SeedOption = None,
-    max_tokens: MaxTokensOption = None,
-    stop: StopOption = None,
-    threads: ThreadsOption = 0,
-    ctx: ContextOption = None,
-    kv_cache: KvCacheOption = None,
-) -> None:
+@talking
+def chat(talk: Talk) -> None:
     """Talk with a model on the terminal, without a server."""
-    from millstream.cli.chat import chat as talk
-    from millstream.cli.fetching import find_or_fetch
-    from millstream.ir.request import Sampling
+    from millstream.cli.chat import chat as converse
 
-    talk(
-        find_or_fetch(model, fetch=not no_fetch),
-        system=system,
-        stats=stats,
-        sampling=Sampling(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-            max_tokens=max_tokens,
-            stop=tuple(stop or ()),
-        ),
-        options=EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, max_sequences=1),
-    )
+    converse(talk)
 
 
 @app.command()

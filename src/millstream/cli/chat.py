@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from pathlib import Path
 
 import msgspec
 
 from millstream.cli.compose import LocalSession, open_local
 from millstream.cli.errors import CliError
+from millstream.cli.fetching import find_or_fetch
 from millstream.cli.generate import Answer, conversation, write_answer
-from millstream.cli.options import EngineOptions
+from millstream.cli.talking import Talk
 from millstream.cli.terminal import is_terminal, note, prompt, report
 from millstream.ir.request import ChatRequest, Message, Sampling
 
@@ -37,13 +37,14 @@ _SETTABLE = (
 )  # fmt: skip
 
 
-def chat(path: Path, *, system: str | None, sampling: Sampling, options: EngineOptions, stats: bool) -> None:
+def chat(talk: Talk) -> None:
     """Talk until the user leaves."""
+    path = find_or_fetch(talk.model, fetch=talk.fetch)
     with asyncio.Runner() as runner:
-        context = open_local(path, options)
+        context = open_local(path, talk.engine)
         session = runner.run(context.__aenter__())
         try:
-            Conversation(runner, session, system=system, sampling=sampling, stats=stats).loop()
+            Conversation(runner, session, system=talk.system, sampling=talk.sampling, stats=talk.stats).loop()
         finally:
             runner.run(context.__aexit__(None, None, None))
 

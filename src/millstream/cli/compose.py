@@ -101,7 +101,7 @@ def open_server(
     from millstream.server.origins import is_loopback
     from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
-    from millstream.server.store import default_store_path
+    from millstream.server.sqlite_store import default_store_path
 
     settings = Settings(
         allow_origins=allow_origins,

@@ -12,12 +12,13 @@ import msgspec
 
 from millstream.cli.compose import open_local
 from millstream.cli.errors import CliError
-from millstream.cli.options import EngineOptions
+from millstream.cli.fetching import find_or_fetch
+from millstream.cli.talking import Talk
 from millstream.cli.terminal import is_terminal, note, printable, styled
 from millstream.ir.deltas import Content, Error, Finish, FinishReason, Reasoning, Usage
 from millstream.ir.errors import ApiError
 from millstream.ir.provider import Provider
-from millstream.ir.request import ChatRequest, CompletionRequest, Message, Request, Sampling
+from millstream.ir.request import ChatRequest, CompletionRequest, Message, Request
 
 
 class Answer(msgspec.Struct):
@@ -84,28 +85,24 @@ def read_prompt(prompt: str) -> str:
     return prompt
 
 
-def run_prompt(
-    prompt: str, path: Path, *, system: str | None, raw: bool, sampling: Sampling, options: EngineOptions, stats: bool
-) -> None:
+def run_prompt(prompt: str, talk: Talk, *, raw: bool) -> None:
     """Answer one prompt on stdout. ``raw`` continues the text itself, without the model's chat template."""
-    asyncio.run(_run_prompt(prompt, path, system, raw, sampling, options, stats))
+    asyncio.run(_run_prompt(prompt, find_or_fetch(talk.model, fetch=talk.fetch), talk, raw))
 
 
-async def _run_prompt(
-    prompt: str, path: Path, system: str | None, raw: bool, sampling: Sampling, options: EngineOptions, stats: bool
-) -> None:
-    async with open_local(path, options) as session:
+async def _run_prompt(prompt: str, path: Path, talk: Talk, raw: bool) -> None:
+    async with open_local(path, talk.engine) as session:
         request: Request
         if raw:
-            request = CompletionRequest(model=session.name, prompts=(prompt,), sampling=sampling)
+            request = CompletionRequest(model=session.name, prompts=(prompt,), sampling=talk.sampling)
         else:
-            messages = conversation(system, [Message(role="user", content=prompt)])
-            request = ChatRequest(model=session.name, messages=messages, sampling=sampling)
+            messages = conversation(talk.system, [Message(role="user", content=prompt)])
+            request = ChatRequest(model=session.name, messages=messages, sampling=talk.sampling)
         answer = Answer()
         await write_answer(session.provider, request, answer, sys.stdout)
         if answer.reason == "length" and is_terminal(sys.stderr):
             note("(stopped at the token limit)")
-        if stats:
+        if talk.stats:
             note(answer.summary())
 
 

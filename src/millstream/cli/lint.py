@@ -19,7 +19,8 @@ def lint(
 ) -> None:
     """Check a streamed answer of any server against the wire rules, and explain each fault.
 
-    Capture one with `curl -sN`; the headers that `-i` adds are checked too. Exit code 1 if there are faults.
+    Capture one with `curl -sN`. What `-i` and `--raw` add (the head, the chunks) and a request before it are read and
+    checked too. Exit code 1 if there are faults.
     """
     import msgspec
 

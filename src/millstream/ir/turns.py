@@ -1,4 +1,4 @@
-"""Neighbouring turns of one role as one turn."""
+"""Turns in the order and number that models are trained on: neighbours of one role, results of calls."""
 
 from __future__ import annotations
 
@@ -25,6 +25,26 @@ def merge_neighbours(messages: Iterable[Message]) -> list[Message]:
         turns = list(run)
         merged += turns if side == "tool" or len(turns) == 1 else [_join(turns)]
     return merged
+
+
+def results_in_call_order(messages: Iterable[Message]) -> list[Message]:
+    """The conversation with neighbouring results of tools in the order of their calls.
+
+    Clients that run calls at once send results as they come, each with the id of its call. Most templates show no ids:
+    there the order alone tells which result is whose. A result of no known call goes behind the others.
+    """
+    ordered: list[Message] = []
+    places: dict[str | None, int] = {}
+    count = 0
+    for role, run in groupby(messages, key=lambda message: message.role):
+        turns = list(run)
+        if role == "tool":
+            turns.sort(key=lambda turn: places.get(turn.tool_call_id, count))
+        for call in (call for turn in turns for call in turn.tool_calls):
+            places[call.id] = count  # an id may be used again: its last call is meant
+            count += 1
+        ordered += turns
+    return ordered
 
 
 def _join(turns: Sequence[Message]) -> Message:

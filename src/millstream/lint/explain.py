@@ -20,6 +20,7 @@ from millstream.lint.sse import Finding, Frame, parse
 _COMMON = {
     "status": "a stream is answered with status 200",
     "content-type": "the content type is text/event-stream",
+    "transfer": "the body is whole: its chunks end with one of size 0, or it has as many bytes as were announced",
     "framing": "lines of `data:`, `event:`, `id:`, `retry:` or a comment; an empty line ends each frame, the last too",
     "json": "each frame's data is one JSON object",
 }
@@ -118,7 +119,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def lint_capture(raw: bytes, surface: str, *, choices: int | None = None) -> list[Fault]:
-    """Faults in the capture of one streamed answer, with or without HTTP headers; empty if it is legal.
+    """Faults in the capture of one streamed answer, with or without HTTP head, chunks or request; empty if it is legal.
 
     ``choices``: how many were asked for; None: as many as the capture has.
 
@@ -129,17 +130,20 @@ def lint_capture(raw: bytes, surface: str, *, choices: int | None = None) -> lis
     capture = read_capture(raw)
     frames, _ = parse(capture.body)
     if not capture.body.strip():
-        return [_fault(judge, Finding("framing", -1, "there is no stream"), [], 1), *_headers(judge, capture.findings)]
+        return [
+            _fault(judge, Finding("framing", -1, "there is no stream"), [], [1]),
+            *_headers(judge, capture.findings),
+        ]
     findings = judge.lint(capture.body, choices or _choices(frames))
     counted = [frame for frame in frames if judge.counted(frame)]
-    return _headers(judge, capture.findings) + [_fault(judge, one, counted, capture.first_line) for one in findings]
+    return _headers(judge, capture.findings) + [_fault(judge, one, counted, capture.lines) for one in findings]
 
 
 def _headers(judge: Surface, findings: tuple[Finding, ...]) -> list[Fault]:
     return [Fault(one.rule, one.message, judge.rules[one.rule], line=one.line) for one in findings]
 
 
-def _fault(judge: Surface, finding: Finding, counted: list[Frame], first_line: int) -> Fault:
+def _fault(judge: Surface, finding: Finding, counted: list[Frame], lines: list[int]) -> Fault:
     expected = judge.rules.get(finding.rule, "")
     line = finding.line
     if line is None and 0 <= finding.frame < len(counted):
@@ -149,7 +153,7 @@ def _fault(judge: Surface, finding: Finding, counted: list[Frame], first_line: i
         finding.message,
         expected,
         None if finding.frame < 0 else finding.frame + 1,
-        None if line is None else line + first_line - 1,
+        None if line is None else lines[min(line, len(lines)) - 1],
     )
 
 

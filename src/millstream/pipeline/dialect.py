@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from millstream.ir.errors import ApiError, invalid
-from millstream.ir.request import ChatRequest, Message, Tool
+from millstream.ir.request import ChatRequest, Tool
+from millstream.ir.turns import results_in_call_order
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.events import Parser
 from millstream.parsing.reasoning.format import HARMONY, NONE
@@ -147,9 +148,9 @@ class Dialect:
         )
 
     def _render(self, request: ChatRequest, tools: tuple[Tool, ...], *, native: bool) -> str:
+        messages = results_in_call_order(request.messages)
         if native:
-            return self._template.render(request.messages, tools=tools, kwargs=request.template_kwargs)
-        messages: tuple[Message, ...] | list[Message] = request.messages
+            return self._template.render(messages, tools=tools, kwargs=request.template_kwargs)
         if tools or any(message.role == "tool" or message.tool_calls for message in messages):
             messages = generic.rewrite(messages, tools, request.tool_choice, parallel=request.parallel_tool_calls)
         return self._template.render(messages, kwargs=request.template_kwargs)

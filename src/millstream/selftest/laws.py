@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -16,8 +17,9 @@ from millstream.lint.explain import lint_capture
 from millstream.models.assets import ModelAssets
 from millstream.pipeline.local import LocalProvider
 from millstream.selftest import readers
-from millstream.selftest.readers import Reader, Said
+from millstream.selftest.readers import Called, Reader, Said
 from millstream.surfaces import anthropic_messages, openai_chat, openai_completions, responses
+from millstream.surfaces.partial_json import as_object
 from millstream.surfaces.responses import ResponsesOptions
 from millstream.surfaces.wire import Surface, WireOptions
 
@@ -29,9 +31,9 @@ TOOLS = (
     ),
 )
 WIRES: dict[str, tuple[Surface, WireOptions, Reader, Reader]] = {
-    "chat": (openai_chat, WireOptions(stream=True), readers.read_chat, readers.whole_chat),
+    "chat": (openai_chat, WireOptions(stream=True, usage=True), readers.read_chat, readers.whole_chat),
     "completions": (
-        openai_completions, WireOptions(stream=True), readers.read_completions, readers.whole_completions,
+        openai_completions, WireOptions(stream=True, usage=True), readers.read_completions, readers.whole_completions,
     ),
     "responses": (responses, ResponsesOptions(stream=True), readers.read_responses, readers.whole_responses),
     "messages": (anthropic_messages, WireOptions(stream=True), readers.read_messages, readers.whole_messages),
@@ -137,19 +139,47 @@ def check_surface(name: str, deltas: list[Delta]) -> Said:
         if fault.rule != "arguments":
             raise Broken(f"{name}: {fault.message} ({fault.expected})")
     streamed, whole = read(raw), read_whole(surface.encode_answer(fold(deltas), options))
-    if streamed != whole:
-        raise Broken(f"{name}: streamed {streamed}, whole {whole}")
-    return streamed
+    for field, one, other in differences(streamed, whole):
+        raise Broken(f"{name}: {field} streamed: {one!r}, whole: {other!r}")
+    return whole
+
+
+def differences(one: Said, other: Said) -> Iterator[tuple[str, object, object]]:
+    """The fields in which two answers differ, with both values. Arguments are text on both sides, or compared as the
+    objects they are: where one is an object, of a text that was cut what is complete counts."""
+    for field in one.__struct_fields__:
+        mine, yours = getattr(one, field), getattr(other, field)
+        if field == "calls":
+            mine, yours = _comparable(one.calls, other.calls), _comparable(other.calls, one.calls)
+        if mine != yours:
+            yield field, mine, yours
+
+
+def _comparable(calls: Sequence[Called], others: Sequence[Called]) -> list[Called]:
+    objects = any(isinstance(call.arguments, dict) for call in (*calls, *others))
+    return [msgspec.structs.replace(call, arguments=_object(call.arguments)) for call in calls] if objects else [*calls]
+
+
+def _object(arguments: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(arguments, dict):
+        return arguments
+    value: dict[str, Any] = msgspec.json.decode(as_object(arguments))
+    return value
 
 
 def check_surfaces_agree(said: dict[str, Said]) -> None:
-    """Law 3: the same message on every surface that knows its parts."""
+    """Law 3: the same message on every surface: text, reasoning, calls with their ids and arguments, end and usage.
+    Completions know no parts: there reasoning is text, and calls are left out."""
     chat = said["chat"]
     for name in ("responses", "messages"):
-        other = said[name]
-        same_calls = [call[0] for call in chat.calls] == [call[0] for call in other.calls]
-        if (chat.text, chat.reasoning) != (other.text, other.reasoning) or not same_calls:
-            raise Broken(f"chat says {chat}, {name} {other}")
+        for field, one, other in differences(chat, said[name]):
+            raise Broken(f"{field}: chat says {one!r}, {name} {other!r}")
+    if any(not call.id for call in chat.calls) or len({call.id for call in chat.calls}) < len(chat.calls):
+        raise Broken(f"calls without an id of their own: {chat.calls!r}")
+    raw = said["completions"]
+    end = "stop" if chat.end == "tool_calls" else chat.end
+    if (raw.end, raw.usage, len(raw.text)) != (end, chat.usage, len(chat.text) + len(chat.reasoning)):
+        raise Broken(f"chat says {chat!r}, completions {raw!r}")
 
 
 def check_conservation(deltas: Sequence[Delta], tokens: Sequence[int], text: str | None) -> None:

@@ -96,6 +96,7 @@ class AnswerRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._settings
         exchange = self._exchange(tenant_of(scope))
+        call: Call | None = None
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
             since = time.perf_counter()
@@ -107,7 +108,7 @@ class AnswerRoute:
             raise
         except ApiError as error:
             self._metrics.request(self._name, "refused" if error.status < 500 else "failed")
-            await error_response(in_words_of(exchange.surface, error), exchange.surface)(scope, receive, send)
+            await error_response(in_words_of(exchange.surface, error, call), exchange.surface)(scope, receive, send)
             return
         except Exception:
             self._metrics.request(self._name, "failed")

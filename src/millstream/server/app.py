@@ -11,8 +11,9 @@ from starlette.routing import Route
 
 from millstream.ir.provider import Provider
 from millstream.server.answers import AnswerRoute, PlainExchange
+from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
-from millstream.server.embeddings import EmbeddingRoute
+from millstream.server.embeddings import EmbeddingRoutes
 from millstream.server.errors import on_http_exception
 from millstream.server.info import EngineHealth, InfoRoutes
 from millstream.server.lifecycle import Lifecycle
@@ -20,13 +21,12 @@ from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
 from millstream.server.responses import ResponsesRoutes
 from millstream.server.settings import Settings
-from millstream.server.store import SqliteStore
+from millstream.server.sqlite_store import SqliteStore
 from millstream.server.texts import TextRoutes
-from millstream.surfaces import anthropic_messages, openai_chat, openai_completions
+from millstream.surfaces import anthropic_messages, openai_completions
 from millstream.surfaces.wire import Surface
 
 SURFACES: dict[str, Surface] = {
-    "/v1/chat/completions": openai_chat,
     "/v1/completions": openai_completions,
     "/v1/messages": anthropic_messages,
 }
@@ -39,6 +39,7 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     metrics = Metrics(lambda: lifecycle.open_requests)
     info = InfoRoutes(provider, engine_health, lifecycle, metrics, settings)
     store = SqliteStore(settings.store_path, settings.store)
+    chat = ChatRoutes(provider, metrics, settings, store)
     responses = ResponsesRoutes(provider, metrics, settings, store)
     routes = [
         Route(
@@ -49,8 +50,8 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)
-    embeddings = EmbeddingRoute(provider, metrics, settings)
-    described = [*routes, *embeddings.routes(), *responses.routes(), *texts.routes(), *info.routes()]
+    embeddings = EmbeddingRoutes(provider, metrics, settings)
+    described = [*chat.routes(), *routes, *embeddings.routes(), *responses.routes(), *texts.routes(), *info.routes()]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
         middleware=_middleware(lifecycle, settings),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from millstream.ir.errors import ApiError
 from millstream.server.dialect import surface_of
@@ -24,9 +25,10 @@ def error_response(error: ApiError, surface: Surface | None = None) -> Response:
 async def on_http_exception(request: Request, exception: Exception) -> Response:
     """404 and 405 of the router."""
     assert isinstance(exception, HTTPException)
-    allow = (exception.headers or {}).get("allow") or (exception.headers or {}).get("Allow")
     where = f"{request.method} {request.url.path[:200]}"
+    allow = ""
     if exception.status_code == 405:
+        allow = _allowed(request)
         if request.method == "OPTIONS":
             return Response(status_code=204, headers={"allow": f"{allow}, OPTIONS"})
         error = ApiError(f"{where}: the method is not allowed; use {allow}.", code="method_not_allowed", status=405)
@@ -40,6 +42,13 @@ async def on_http_exception(request: Request, exception: Exception) -> Response:
     if allow:
         response.headers["allow"] = allow
     return response
+
+
+def _allowed(request: Request) -> str:
+    """The methods of a path over all its routes; the router's own list is of the first that has the path."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in here for method in route.methods or ()}))
 
 
 def internal_error() -> ApiError:

@@ -17,6 +17,7 @@ from millstream.server.dialect import speaks_anthropic, surface_of
 from millstream.server.errors import error_response
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
+from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.surfaces.anthropic_common import model_body, model_list
 from millstream.surfaces.openai_common import to_json
@@ -126,4 +127,4 @@ def _model(card: ModelCard) -> dict[str, Any]:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(to_json(value), status_code=status, media_type="application/json")
+    return json_response(to_json(value), status)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,24 +9,24 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.ir.deltas import Delta, Error
+from millstream.ir.deltas import Error
 from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import ChatRequest
 from millstream.server.answers import AnswerRoute
 from millstream.server.decoding import decoded
-from millstream.server.errors import error_response
+from millstream.server.keeping import Kept, save
 from millstream.server.metrics import Metrics
+from millstream.server.pages import page_query
+from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, StoredAnswer
 from millstream.server.tenants import tenant_of
 from millstream.server.truncation import stream_truncated
 from millstream.surfaces import responses as surface
-from millstream.surfaces.openai_common import to_json
+from millstream.surfaces.openai_common import list_body, to_json
 from millstream.surfaces.responses import ResponsesEncoder, ResponsesOptions
 from millstream.surfaces.wire import Call, Limits, Surface, WireOptions
-
-log = logging.getLogger("millstream.server")
 
 PATH = "/v1/responses"
 
@@ -59,53 +57,44 @@ class ResponsesRoutes:
     async def unknown(self, request: HttpRequest) -> Response:
         """Paths that would else look like a response's id."""
         where = f"{request.method} {request.url.path}"
-        return error_response(ApiError(f"Unknown request URL: {where}.", code="unknown_url", status=404))
+        raise ApiError(f"Unknown request URL: {where}.", code="unknown_url", status=404)
 
     async def retrieve(self, request: HttpRequest) -> Response:
         """The response as it was sent."""
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
-            problem = invalid(
+            raise invalid(
                 "'stream' is not supported: a finished response cannot be streamed again.",
                 param="stream",
                 code="unsupported_parameter",
             )
-            return error_response(problem)
         name = request.path_params["id"]
         body = await self._store.load(tenant_of(request.scope), "response", name)
-        return error_response(_not_found(name)) if body is None else _json(body)
+        if body is None:
+            raise _not_found(name)
+        return json_response(body)
 
     async def delete(self, request: HttpRequest) -> Response:
         """Forget a response."""
         name = request.path_params["id"]
         if not await self._store.delete(tenant_of(request.scope), "response", name):
-            return error_response(_not_found(name))
-        return _json(to_json({"id": name, "object": "response", "deleted": True}))
+            raise _not_found(name)
+        return json_response(to_json({"id": name, "object": "response", "deleted": True}))
 
     async def input_items(self, request: HttpRequest) -> Response:
         """The response's own input, page by page, newest first unless ``order=asc``."""
         name = request.path_params["id"]
-        try:
-            limit, after, descending = _page_of(request)
-            page = await self._store.input_items(
-                tenant_of(request.scope), name, limit=limit, after=after, descending=descending
-            )
-        except KeyError:
-            return error_response(invalid("after: the response has no such input item.", param="after"))
-        except ApiError as error:
-            return error_response(error)
+        query = page_query(request.query_params, order="desc")
+        page = await self._store.input_items(tenant_of(request.scope), "response", name, query)
         if page is None:
-            return error_response(_not_found(name))
-        ids = [item["id"] for item in page.items]
-        first, last = (ids[0], ids[-1]) if ids else (None, None)
-        body = {"object": "list", "data": page.items, "first_id": first, "last_id": last, "has_more": page.more}
-        return _json(to_json(body))
+            raise _not_found(name)
+        return json_response(list_body(page.items, [item["id"] for item in page.items], more=page.more))
 
     async def cancel(self, request: HttpRequest) -> Response:
         """Only background responses can be cancelled, and there are none."""
         name = request.path_params["id"]
         if await self._store.load(tenant_of(request.scope), "response", name) is None:
-            return error_response(_not_found(name))
-        return error_response(invalid("Only responses made with background: true can be cancelled.", param="id"))
+            raise _not_found(name)
+        raise invalid("Only responses made with background: true can be cancelled.", param="id")
 
 
 class ResponsesExchange:
@@ -149,9 +138,25 @@ class ResponsesExchange:
         return await self._provider.stream(request)
 
     def follow(self, stream: DeltaStream) -> DeltaStream:
-        if not self._options.store:
-            return stream
-        return _Stored(stream, self._encoder, self._options, self._tenant, self._store)
+        return Kept(stream, self._keep) if self._options.store else stream
+
+    async def _keep(self) -> None:
+        encoder = self._encoder
+        if not encoder.finished:
+            return
+        encoder.stored = True
+        response = encoder.response()
+        answer = StoredAnswer(
+            id=encoder.id,
+            tenant=self._tenant,
+            kind="response",
+            body=to_json(response),
+            previous=self._options.previous,
+            input=self._options.input_items,
+            output=tuple(item for item in response["output"] if not _half_a_call(item)),
+        )
+        # That it was not kept is told in the answer.
+        encoder.stored = await save(self._store, answer)
 
     async def whole(self, stream: DeltaStream) -> bytes | Error:
         """The response object: what the events would have told, so that log probabilities stay with their text."""
@@ -182,79 +187,9 @@ class _Prepared:
         return self._encoder
 
 
-class _Stored:
-    """A stream that stores its response at the end: after the encoder saw the last delta, before it tells so."""
-
-    def __init__(
-        self,
-        stream: DeltaStream,
-        encoder: ResponsesEncoder,
-        options: ResponsesOptions,
-        tenant: str,
-        store: AnswerStore,
-    ) -> None:
-        self._stream = stream
-        self._encoder = encoder
-        self._options = options
-        self._tenant = tenant
-        self._store = store
-        self._saved = False
-
-    def __aiter__(self) -> AsyncIterator[Delta]:
-        return self
-
-    async def __anext__(self) -> Delta:
-        try:
-            return await self._stream.__anext__()
-        except StopAsyncIteration:
-            await self._save()
-            raise
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def _save(self) -> None:
-        encoder = self._encoder
-        if self._saved or not encoder.finished:
-            return
-        self._saved = encoder.stored = True
-        response = encoder.response()
-        answer = StoredAnswer(
-            id=encoder.id,
-            tenant=self._tenant,
-            kind="response",
-            body=to_json(response),
-            previous=self._options.previous,
-            input=self._options.input_items,
-            output=tuple(item for item in response["output"] if not _half_a_call(item)),
-        )
-        try:
-            encoder.stored = await self._store.save(answer)
-        except Exception:
-            # The answer is whole; that it was not kept is told in it.
-            log.exception("response %s could not be stored", encoder.id)
-            encoder.stored = False
-
-
 def _half_a_call(item: dict[str, Any]) -> bool:
     """Its arguments are cut: a conversation that goes on must not hold it."""
     return item["type"] in ("function_call", "custom_tool_call") and item["status"] == "incomplete"
-
-
-def _page_of(request: HttpRequest) -> tuple[int, str | None, bool]:
-    """(limit, after, descending) of a list request."""
-    query = request.query_params
-    limit = query.get("limit", "20")
-    if not (limit.isascii() and limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= 100):
-        raise invalid("limit must be between 1 and 100.", param="limit")
-    order = query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise invalid("order must be asc or desc.", param="order")
-    return int(limit), query.get("after") or None, order == "desc"
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
 
 
 def _not_found(name: str) -> ApiError:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from millstream.ir.errors import ApiError
 from millstream.ir.provider import PromptTools, Provider
-from millstream.server.answers import warned
-from millstream.server.body import ClientGone, read_body
 from millstream.server.decoding import decoded
-from millstream.server.dialect import surface_of
-from millstream.server.errors import error_response
-from millstream.server.leaving import until_gone
 from millstream.server.metrics import Metrics
+from millstream.server.replies import Reply, ReplyRoute
 from millstream.server.settings import Settings
 from millstream.surfaces import anthropic_messages, texts
-from millstream.surfaces.openai_common import to_json
-
-Reply = tuple[dict[str, object], tuple[str, ...]]
-"""The body of an answer, and its warnings."""
 
 
 class TextRoutes:
@@ -43,16 +30,16 @@ class TextRoutes:
             "/apply-template": ("apply_template", self.apply_template),
         }
         return [
-            Route(path, _TextRoute(name, handler, self._metrics, self._settings), methods=["POST"])
+            Route(path, ReplyRoute(name, handler, self._metrics, self._settings), methods=["POST"])
             for path, (name, handler) in handlers.items()
         ]
 
-    async def count_tokens(self, body: bytes) -> Reply:
+    async def count_tokens(self, body: bytes, tenant: str) -> Reply:
         call = await decoded(len(body), anthropic_messages.decode_count, body, self._settings.limits)
         tokens = await self._tools().prompt_tokens(texts.chat_of(call))
         return {"input_tokens": len(tokens)}, call.warnings
 
-    async def tokenize(self, body: bytes) -> Reply:
+    async def tokenize(self, body: bytes, tenant: str) -> Reply:
         ask = await decoded(len(body), texts.decode_tokenize, body, self._settings.limits)
         tools = self._tools()
         if ask.conversation is None:
@@ -62,13 +49,13 @@ class TextRoutes:
         reply: dict[str, object] = {"tokens": list(tokens), "count": len(tokens)}
         return {**reply, "max_model_len": self._context_length(ask.model)}, ()
 
-    async def detokenize(self, body: bytes) -> Reply:
+    async def detokenize(self, body: bytes, tenant: str) -> Reply:
         ask = await decoded(len(body), texts.decode_detokenize, body)
         text = await self._tools().detokenize(ask.tokens, model=ask.model)
         # llama.cpp's clients look for `content`.
         return {"prompt": text, "content": text}, ()
 
-    async def apply_template(self, body: bytes) -> Reply:
+    async def apply_template(self, body: bytes, tenant: str) -> Reply:
         request = await decoded(len(body), texts.decode_template, body, self._settings.limits)
         return {"prompt": await self._tools().render(texts.named(request, self._first_model()))}, ()
 
@@ -83,33 +70,3 @@ class TextRoutes:
     def _context_length(self, model: str | None) -> int:
         cards = self._provider.models()
         return next((card for card in cards if card.id == model), cards[0]).context_length
-
-
-class _TextRoute:
-    """An ASGI endpoint around a handler."""
-
-    def __init__(
-        self, name: str, handler: Callable[[bytes], Coroutine[Any, Any, Reply]], metrics: Metrics, settings: Settings
-    ) -> None:
-        self._name = name
-        self._handler = handler
-        self._metrics = metrics
-        self._settings = settings
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        settings = self._settings
-        outcome = "failed"
-        try:
-            body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            reply, warnings = await until_gone(receive, self._handler(body))
-            outcome = "ok"
-            response = Response(to_json(reply), media_type="application/json")
-            await response(scope, receive, warned(send, warnings))
-        except ClientGone:
-            outcome = "cancelled"
-            raise
-        except ApiError as error:
-            outcome = "refused" if error.status < 500 else "failed"
-            await error_response(error, surface_of(scope))(scope, receive, send)
-        finally:
-            self._metrics.request(self._name, outcome)

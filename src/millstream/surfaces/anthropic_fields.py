@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.surfaces.fields import Field, field_table
-
-
-def _honoured(name: str, note: str) -> Field:
-    return Field(name, "honoured", note)
-
-
-def _refused(name: str, note: str, *neutral: object) -> Field:
-    return Field(name, "refused", note, neutral)
-
-
-def _ignored(name: str, note: str) -> Field:
-    return Field(name, "ignored", note)
-
+from millstream.surfaces.fields import field_table, honoured, ignored, refused
 
 MESSAGES_FIELDS = field_table(
     (
-        _honoured("model", "Required; one of `/v1/models`."),
-        _honoured(
+        honoured("model", "Required; one of `/v1/models`."),
+        honoured(
             "messages",
             "Required. Roles user, assistant and system, the last one assistant never: an answer is always a new turn. "
             "Content: a string or blocks. `text`; `thinking` (any signature is taken); `tool_use`; `tool_result` with "
@@ -31,58 +18,58 @@ MESSAGES_FIELDS = field_table(
             "is, and with `clear_at: next_user_message` goes after the next user turn; its "
             "`output_config` is ignored.",
         ),
-        _honoured(
+        honoured(
             "max_tokens", "Required, at least 1. What the window does not hold is no error: the answer ends there."
         ),
-        _honoured(
+        honoured(
             "system",
             "A string or text blocks, joined with an empty line. Lines `x-anthropic-…` at the beginning of a block, "
             "which differ from request to request, are left out, so that the prefix cache holds.",
         ),
-        _honoured("stop_sequences", "Up to 16 strings, 4096 characters in all; the one that ended the answer is told."),
-        _honoured("temperature", "0 to 1, default 1; 0 is greedy."),
-        _honoured("top_p", "Above 0, up to 1; default 1."),
-        _honoured("top_k", "0 (default): off."),
-        _honoured("stream", "Server-sent events as the text is generated."),
-        _honoured(
+        honoured("stop_sequences", "Up to 16 strings, 4096 characters in all; the one that ended the answer is told."),
+        honoured("temperature", "0 to 1, default 1; 0 is greedy."),
+        honoured("top_p", "Above 0, up to 1; default 1."),
+        honoured("top_k", "0 (default): off."),
+        honoured("stream", "Server-sent events as the text is generated."),
+        honoured(
             "thinking",
             "`enabled` and `adaptive` set the template's `enable_thinking` (and `thinking`) to true, `disabled` to "
             "false; without it the template decides. `budget_tokens` is given to the template as `thinking_budget`, "
             "which may not read it; generation is not cut at it. `display: omitted` leaves the text out and puts it in "
             "the signature, from which it is read when the block is sent again; any other display shows it whole.",
         ),
-        _honoured(
+        honoured(
             "output_config",
             "`effort` is given to the chat template as `reasoning_effort`, which may not read it. `format`: a "
             "`json_schema` that the text must satisfy. `task_budget` is ignored.",
         ),
-        _honoured("output_format", "The older name of `output_config.format`, which wins."),
-        _honoured(
+        honoured("output_format", "The older name of `output_config.format`, which wins."),
+        honoured(
             "tools",
             "Tools with an `input_schema` (`type` custom or none). Tools of Anthropic's servers without a schema "
             "(`web_search_…`, `bash_…`, `text_editor_…`, `computer_…`, `code_execution_…`, any other type) are left "
             "out with an `x-millstream-warning` header, and refused where `tool_choice` forces them. A tool with "
             "`defer_loading` is offered once a `tool_reference` or `tool_addition` names it.",
         ),
-        _honoured("tool_choice", "auto, any, tool (by name) or none; `disable_parallel_tool_use`."),
-        _ignored("metadata", "Names an end user; changes nothing of the answer."),
-        _ignored("service_tier", "There is one tier."),
-        _ignored("speed", "There is one speed."),
-        _ignored("cache_control", "A hint; the prefix cache works without, here and in every block."),
-        _ignored("context_management", "A prompt is never edited by the server."),
-        _ignored("betas", "As the `anthropic-beta` header: nothing here depends on it."),
-        _ignored("anthropic_beta", "The same under the name that some clouds use."),
-        _ignored("anthropic_version", "There is one version."),
-        _ignored("inference_geo", "The model runs here."),
-        _ignored("diagnostics", "A request for explanations of cache misses; none are given."),
-        _ignored("billing_policy", "Nothing is billed."),
-        _ignored("user_profile_id", "Names an end user; changes nothing of the answer."),
-        _ignored("workspace_id", "There are no workspaces."),
-        _ignored("fallbacks", "Models to try instead; a request goes to the model it names."),
-        _ignored("fallback_credit_token", "Nothing is billed."),
-        _refused("container", "there are no containers."),
-        _refused("mcp_servers", "the server calls no MCP servers; give their tools in `tools`.", []),
-        _refused("compaction", "conversations are not compacted."),
-        _refused("thread", "conversations are not stored; the SDKs' tool runners then go on without."),
+        honoured("tool_choice", "auto, any, tool (by name) or none; `disable_parallel_tool_use`."),
+        ignored("metadata", "Names an end user; changes nothing of the answer."),
+        ignored("service_tier", "There is one tier."),
+        ignored("speed", "There is one speed."),
+        ignored("cache_control", "A hint; the prefix cache works without, here and in every block."),
+        ignored("context_management", "A prompt is never edited by the server."),
+        ignored("betas", "As the `anthropic-beta` header: nothing here depends on it."),
+        ignored("anthropic_beta", "The same under the name that some clouds use."),
+        ignored("anthropic_version", "There is one version."),
+        ignored("inference_geo", "The model runs here."),
+        ignored("diagnostics", "A request for explanations of cache misses; none are given."),
+        ignored("billing_policy", "Nothing is billed."),
+        ignored("user_profile_id", "Names an end user; changes nothing of the answer."),
+        ignored("workspace_id", "There are no workspaces."),
+        ignored("fallbacks", "Models to try instead; a request goes to the model it names."),
+        ignored("fallback_credit_token", "Nothing is billed."),
+        refused("container", "there are no containers."),
+        refused("mcp_servers", "the server calls no MCP servers; give their tools in `tools`.", []),
+        refused("compaction", "conversations are not compacted."),
+        refused("thread", "conversations are not stored; the SDKs' tool runners then go on without."),
     )
 )

@@ -110,7 +110,7 @@ def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
     )
     hidden = wire.thinking is not None and wire.thinking.display == "omitted"
     options = WireOptions(model=request.model, stream=bool(wire.stream), hide_reasoning=hidden)
-    return Call(request, options, tuple(tools.warnings))
+    return Call(request, options, tuple(tools.warnings), tools.paths(request.tools))
 
 
 def _sampling(wire: MessagesBody, limits: Limits) -> Sampling:

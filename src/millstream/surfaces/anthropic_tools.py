@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ class Toolbox:
         self._limits = limits
         self.warnings: list[str] = []
         self._declared: dict[str, Tool] = {}
+        self._paths: dict[str, str] = {}
         self._offered: dict[str, None] = {}
         self._foreign: set[str] = set()
         for position, tool in enumerate(wire or ()):
@@ -60,6 +62,7 @@ class Toolbox:
             raise invalid(f"{path}.name: two tools have the name {wire.name[:64]!r}.", param=f"{path}.name")
         check_parameters(wire.input_schema, f"{path}.input_schema", self._limits)
         self._declared[wire.name] = Tool(wire.name, wire.description, wire.input_schema, wire.strict)
+        self._paths[wire.name] = path
         check_tool_count(len(self._declared), self._limits)
         if not wire.defer_loading:
             self._offered[wire.name] = None
@@ -78,6 +81,10 @@ class Toolbox:
     def tools(self, choice: ToolChoice) -> tuple[Tool, ...]:
         """What is offered, in the order of declaration; a tool that is forced is offered in any case."""
         return tuple(tool for name, tool in self._declared.items() if name in self._offered or name in choice.names)
+
+    def paths(self, tools: Iterable[Tool]) -> tuple[str, ...]:
+        """Where each of the tools was declared."""
+        return tuple(self._paths[tool.name] for tool in tools)
 
     def choice(self, wire: WireToolChoice | None) -> tuple[ToolChoice, bool]:
         """The choice, and whether calls may be parallel.

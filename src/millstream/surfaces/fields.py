@@ -26,6 +26,21 @@ class Field(msgspec.Struct, frozen=True):
     neutral: tuple[Any, ...] = ()
 
 
+def honoured(name: str, note: str) -> Field:
+    """A field that does what ``note`` says."""
+    return Field(name, "honoured", note)
+
+
+def refused(name: str, note: str, *neutral: object) -> Field:
+    """A field that is a 400, whose reason is ``note``."""
+    return Field(name, "refused", note, neutral)
+
+
+def ignored(name: str, note: str) -> Field:
+    """A field that changes nothing of the answer, for the reason of ``note``."""
+    return Field(name, "ignored", note)
+
+
 FieldTable = Mapping[str, Field]
 
 

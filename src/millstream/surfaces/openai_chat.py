@@ -17,7 +17,7 @@ from millstream.ir.deltas import (
     ToolCallStart,
 )
 from millstream.ir.fold import Answer, ChoiceAnswer, UsageCounter
-from millstream.surfaces.openai_chat_request import decode
+from millstream.surfaces.openai_chat_request import ChatOptions, decode
 from millstream.surfaces.openai_common import (
     DONE,
     Envelope,
@@ -28,6 +28,7 @@ from millstream.surfaces.openai_common import (
     to_json,
     usage_body,
 )
+from millstream.surfaces.openai_labels import TIER
 from millstream.surfaces.sse import comment
 from millstream.surfaces.wire import WireOptions
 
@@ -35,6 +36,7 @@ __all__ = ["FIELD_NAMES", "NAME", "decode", "encode_answer", "encode_error", "st
 
 NAME = "chat_completions"
 FIELD_NAMES: Mapping[str, str] = {}
+ID_PREFIX = "chatcmpl-"
 
 DATA_PING_SECONDS = 60.0
 """Some clients do not count comments as life: after this silence an empty delta goes out instead."""
@@ -46,7 +48,7 @@ _PLAIN_END = _OPEN + b"}" + _FRAME_END
 
 def stream_encoder(options: WireOptions, *, response_id: str | None = None, created: int | None = None) -> ChatEncoder:
     """The encoder of one stream; ``response_id`` and ``created`` are minted unless given."""
-    return ChatEncoder(options, Envelope("chatcmpl-", "chat.completion.chunk", options.model, response_id, created))
+    return ChatEncoder(options, _envelope("chat.completion.chunk", options, response_id, created))
 
 
 class ChatEncoder:
@@ -137,9 +139,22 @@ def encode_answer(
     answer: Answer, options: WireOptions, *, response_id: str | None = None, created: int | None = None
 ) -> bytes:
     """The body of a folded answer."""
-    envelope = Envelope("chatcmpl-", "chat.completion", options.model, response_id, created)
+    return to_json(answer_body(answer, options, response_id=response_id, created=created))
+
+
+def answer_body(
+    answer: Answer, options: WireOptions, *, response_id: str | None = None, created: int | None = None
+) -> dict[str, Any]:
+    """The object of a folded answer."""
+    head = _envelope("chat.completion", options, response_id, created).head
     choices = [_choice(choice, options) for choice in answer.choices]
-    return to_json({**envelope.head, "choices": choices, "usage": usage_body(answer.usage)})
+    return {**head, "choices": choices, "usage": usage_body(answer.usage)}
+
+
+def _envelope(kind: str, options: WireOptions, response_id: str | None, created: int | None) -> Envelope:
+    # As OpenAI does: told where the client named one.
+    told = {"service_tier": TIER} if isinstance(options, ChatOptions) and options.tier else {}
+    return Envelope(ID_PREFIX, kind, options.model, response_id, created, **told)
 
 
 def _choice(choice: ChoiceAnswer, options: WireOptions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import msgspec
 from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
+from millstream.surfaces.openai_labels import TIERS, check_metadata, one_of
 from millstream.surfaces.openai_params import (
     SharedBody,
     check_count,
@@ -72,6 +73,20 @@ class ChatBody(SharedBody, frozen=True, kw_only=True):
     tool_choice: str | WireToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: WireResponseFormat | None = None
+    store: bool | None = None
+    metadata: dict[str, str] | None = None
+    service_tier: str | None = None
+
+
+class ChatOptions(WireOptions, frozen=True, kw_only=True):
+    """``tier``: the answer says which service tier served it. ``store``: the client wants it kept, then with
+    ``metadata``, the ``messages`` of the request, and what else was ``asked`` for."""
+
+    tier: bool = False
+    store: bool = False
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    messages: tuple[dict[str, Any], ...] = ()
+    asked: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immutable)
@@ -100,7 +115,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         output=Output(logprobs=logprobs, token_ids=token_ids or running),
         n=choice_count(wire.n, limits),
     )
-    options = WireOptions(
+    options = ChatOptions(
         model=request.model,
         stream=stream,
         choices=request.n,
@@ -108,8 +123,52 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         running_usage=running,
         token_ids=token_ids,
         logprobs=logprobs is not None,
+        tier=one_of("service_tier", wire.service_tier, TIERS) is not None,
+        store=bool(wire.store),
+        metadata=_metadata(wire),
+        messages=tuple(map(_kept_message, wire.messages or ())) if wire.store else (),
+        asked=_asked(wire, request) if wire.store else {},
     )
     return Call(request, options)
+
+
+def _metadata(wire: ChatBody) -> dict[str, str]:
+    if wire.metadata and not wire.store:
+        # OpenAI's rule and words: labels of something that is not kept are lost.
+        raise invalid("The 'metadata' parameter is only allowed when 'store' is enabled.", param="metadata")
+    return check_metadata(wire.metadata or {})
+
+
+def _kept_message(wire: WireMessage) -> dict[str, Any]:
+    """A message of a stored completion, as lists of them show it."""
+    given = _as_sent(wire)
+    parts = given.get("content") if isinstance(wire.content, list) else None
+    content = _content(wire.content, wire.role, "") if isinstance(wire.content, list) else wire.content
+    return {"name": None, **given, "content": content, "content_parts": parts}
+
+
+def _asked(wire: ChatBody, request: ChatRequest) -> dict[str, Any]:
+    """What a stored completion repeats of its request."""
+    return {
+        "temperature": request.sampling.temperature,
+        "top_p": request.sampling.top_p,
+        "presence_penalty": request.sampling.presence_penalty,
+        "frequency_penalty": request.sampling.frequency_penalty,
+        "seed": wire.seed,
+        "tools": _as_sent(wire.tools),
+        "tool_choice": _as_sent(wire.tool_choice),
+        "response_format": _as_sent(wire.response_format),
+    }
+
+
+def _as_sent(wire: Any) -> Any:
+    """Builtins without the members that the client did not send."""
+    if isinstance(wire, list):
+        return [_as_sent(each) for each in wire]
+    if not isinstance(wire, msgspec.Struct):
+        return wire
+    members = {name: _as_sent(getattr(wire, name)) for name in wire.__struct_fields__}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _logprobs(wire: ChatBody, limits: Limits) -> int | None:

@@ -50,6 +50,12 @@ def error_frame(error: Error) -> bytes:
     return data_frame(error_body(error.message, error.type, error.param, error.code))
 
 
+def list_body(items: Sequence[dict[str, Any]] | Sequence[msgspec.Raw], ids: Sequence[str], *, more: bool) -> bytes:
+    """A page of a list in OpenAI's form; ``ids`` are those of the items."""
+    first, last = (ids[0], ids[-1]) if ids else (None, None)
+    return to_json({"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": more})
+
+
 def usage_body(usage: Usage) -> dict[str, Any]:
     """Token counts with their details."""
     return {
@@ -126,15 +132,24 @@ def _legacy_token(text: str, raw: bytes) -> str:
     return text
 
 
-class Envelope:
-    """The constant parts of one answer: ``id``, ``object``, ``created`` and ``model``, the same in every chunk."""
+def new_id(prefix: str) -> str:
+    """A fresh id of an answer."""
+    return prefix + secrets.token_hex(16)
 
-    def __init__(self, prefix: str, kind: str, model: str, response_id: str | None, created: int | None) -> None:
+
+class Envelope:
+    """The constant parts of one answer: ``id``, ``object``, ``created`` and ``model``, the same in every chunk, and
+    what else each chunk tells."""
+
+    def __init__(
+        self, prefix: str, kind: str, model: str, response_id: str | None, created: int | None, **told: str
+    ) -> None:
         self.head: dict[str, Any] = {
-            "id": response_id or prefix + secrets.token_hex(16),
+            "id": response_id or new_id(prefix),
             "object": kind,
             "created": int(time.time()) if created is None else created,
             "model": model,
+            **told,
         }
         # `{…,"choices":[` as text, so that a chunk is a join and not a serialisation.
         self.open_choices = b"data: " + to_json(self.head)[:-1] + b',"choices":['

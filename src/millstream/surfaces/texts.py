@@ -9,7 +9,7 @@ import msgspec
 from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest
 from millstream.surfaces import openai_chat
-from millstream.surfaces.fields import Field, FieldTable, field_table
+from millstream.surfaces.fields import FieldTable, field_table, honoured, refused
 from millstream.surfaces.openai_common import to_json
 from millstream.surfaces.openai_params import decode_body, token_ids
 from millstream.surfaces.wire import Call, Limits
@@ -18,33 +18,29 @@ ANY_MODEL = "-"
 """Stands for the provider's first model, as these requests need not name one."""
 
 
-def _honoured(name: str, note: str) -> Field:
-    return Field(name, "honoured", note)
-
-
-_MODEL = _honoured("model", "Default: the first of `/v1/models`.")
+_MODEL = honoured("model", "Default: the first of `/v1/models`.")
 _CONVERSATION = (
-    _honoured("messages", "As in chat completions."),
-    _honoured("tools", "As in chat completions."),
-    _honoured("chat_template_kwargs", "As in chat completions."),
-    Field("add_generation_prompt", "refused", "the assistant's turn is always opened.", (True,)),
-    Field("continue_final_message", "refused", "the assistant's turn is always a new one.", (False,)),
+    honoured("messages", "As in chat completions."),
+    honoured("tools", "As in chat completions."),
+    honoured("chat_template_kwargs", "As in chat completions."),
+    refused("add_generation_prompt", "the assistant's turn is always opened.", True),
+    refused("continue_final_message", "the assistant's turn is always a new one.", False),
 )
 
 TOKENIZE_FIELDS = field_table(
     (
         _MODEL,
-        _honoured("prompt", "The text; or `messages`, which are counted as the real request is."),
-        _honoured("content", "llama.cpp's name for `prompt`."),
-        _honoured("add_special_tokens", "With BOS, if the model begins texts with one; default true."),
-        _honoured("add_special", "llama.cpp's name for it; default false when `content` is used."),
+        honoured("prompt", "The text; or `messages`, which are counted as the real request is."),
+        honoured("content", "llama.cpp's name for `prompt`."),
+        honoured("add_special_tokens", "With BOS, if the model begins texts with one; default true."),
+        honoured("add_special", "llama.cpp's name for it; default false when `content` is used."),
         *_CONVERSATION,
-        Field("parse_special", "refused", "markers in the text are always read as control tokens.", (True,)),
-        Field("with_pieces", "refused", "ids only; use `/detokenize`.", (False,)),
-        Field("return_token_strs", "refused", "ids only; use `/detokenize`.", (False,)),
+        refused("parse_special", "markers in the text are always read as control tokens.", True),
+        refused("with_pieces", "ids only; use `/detokenize`.", False),
+        refused("return_token_strs", "ids only; use `/detokenize`.", False),
     )
 )
-DETOKENIZE_FIELDS = field_table((_MODEL, _honoured("tokens", "Required: a list of token ids.")))
+DETOKENIZE_FIELDS = field_table((_MODEL, honoured("tokens", "Required: a list of token ids.")))
 TEMPLATE_FIELDS = field_table((_MODEL, *_CONVERSATION))
 
 

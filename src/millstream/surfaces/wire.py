@@ -51,11 +51,13 @@ class WireOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A decoded HTTP body: what to answer, and how to write it. ``warnings``: what of it was left out, and why."""
+    """A decoded HTTP body: what to answer, and how to write it. ``warnings``: what of it was left out, and why.
+    ``tool_paths``: where the body declares each tool of the request; empty: one by one in ``tools``."""
 
     request: Request
     options: WireOptions
     warnings: tuple[str, ...] = ()
+    tool_paths: tuple[str, ...] = ()
 
 
 class StreamEncoder(Protocol):
@@ -105,10 +107,14 @@ class Surface(Protocol):
         ...
 
 
-def in_words_of(surface: Surface, error: ApiError) -> ApiError:
-    """A provider's refusal with the field at fault under the surface's own name."""
+def in_words_of(surface: Surface, error: ApiError, call: Call | None) -> ApiError:
+    """A provider's refusal of a call with the field at fault as the body names it; ``call`` None: nothing of the body
+    was changed yet."""
     field = error.param or ""
     own = surface.FIELD_NAMES.get(field)
+    if call is not None:
+        paths = {f"tools[{position}]": path for position, path in enumerate(call.tool_paths)}
+        own = paths.get(field, own)
     if own is not None:
         error.param = own
         if error.message.startswith(field):

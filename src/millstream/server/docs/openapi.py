@@ -11,11 +11,14 @@ from typing import Any
 import msgspec
 from starlette.routing import BaseRoute, Route
 
+from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
+from millstream.server.pages import DEFAULT, MOST
 from millstream.surfaces import texts
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_request import MessagesBody
 from millstream.surfaces.fields import Field, FieldTable
 from millstream.surfaces.openai_chat_request import ChatBody
+from millstream.surfaces.openai_chat_stored import UPDATE_FIELDS, UpdateBody
 from millstream.surfaces.openai_completions import CompletionBody
 from millstream.surfaces.openai_embeddings import EmbeddingBody
 from millstream.surfaces.openai_fields import CHAT_FIELDS, COMPLETION_FIELDS, EMBEDDING_FIELDS
@@ -34,6 +37,7 @@ class Body(msgspec.Struct, frozen=True):
 
 BODIES = {
     "/v1/chat/completions": Body(CHAT_FIELDS, ChatBody),
+    "/v1/chat/completions/{id}": Body(UPDATE_FIELDS, UpdateBody),
     "/v1/completions": Body(COMPLETION_FIELDS, CompletionBody),
     "/v1/embeddings": Body(EMBEDDING_FIELDS, EmbeddingBody),
     "/v1/responses": Body(RESPONSES_FIELDS, ResponsesBody),
@@ -44,8 +48,36 @@ BODIES = {
     "/apply-template": Body(texts.TEMPLATE_FIELDS, texts.ConversationBody),
 }
 
+_ID = {"schema": {"type": "string"}, "in": "query"}
+_PAGE = (
+    {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MOST, "default": DEFAULT}},
+    {"name": "after", **_ID, "description": "The id of the last item of the page before."},
+    {"name": "order", "in": "query", "schema": {"enum": ["asc", "desc"]}},
+)
+QUERIES: dict[tuple[str, str], Sequence[dict[str, Any]]] = {
+    ("GET", "/v1/chat/completions"): (
+        *_PAGE,
+        {"name": "model", **_ID},
+        {
+            "name": "metadata",
+            "in": "query",
+            "style": "deepObject",
+            "explode": True,
+            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    ),
+    ("GET", "/v1/chat/completions/{id}/messages"): _PAGE,
+    ("GET", "/v1/responses/{id}/input_items"): _PAGE,
+}
+"""Parameters in the query, by method and path."""
+
 SUMMARIES = {
     ("POST", "/v1/chat/completions"): "OpenAI chat completions",
+    ("GET", "/v1/chat/completions"): "Stored completions, page by page",
+    ("GET", "/v1/chat/completions/{id}"): "A stored completion",
+    ("POST", "/v1/chat/completions/{id}"): "Give a stored completion other metadata",
+    ("DELETE", "/v1/chat/completions/{id}"): "Forget a stored completion",
+    ("GET", "/v1/chat/completions/{id}/messages"): "The messages that a stored completion answers",
     ("POST", "/v1/completions"): "OpenAI completions: raw text or token ids continued",
     ("POST", "/v1/embeddings"): "OpenAI embeddings: a unit vector for each text",
     ("POST", "/v1/responses"): "OpenAI Responses",
@@ -68,48 +100,18 @@ SUMMARIES = {
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
 }
-_KINDS = {"/metrics": "text/plain", "/docs": "text/html"}
-_ERROR = {
-    "type": "object",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-            "required": ["message", "type", "param", "code"],
-        }
-    },
-    "required": ["error"],
-}
-_ANTHROPIC_ERROR = {
-    "type": "object",
-    "properties": {
-        "type": {"const": "error"},
-        "error": {
-            "type": "object",
-            "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
-            "required": ["type", "message"],
-        },
-    },
-    "required": ["type", "error"],
-}
 _REF = "#/components/schemas/"
 
 
 def openapi_document(routes: Iterable[BaseRoute], *, version: str) -> dict[str, Any]:
     """The document of these routes; every one of them is in it."""
-    structures, schemas = _structures(dict.fromkeys(body.kind for body in BODIES.values()))
-    schemas |= {"Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR}
+    requests, answers, schemas = _schemas()
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if isinstance(route, Route):
             path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
             for method in sorted((route.methods or set()) - {"HEAD", "OPTIONS"}):
-                paths.setdefault(path, {})[method.lower()] = _operation(method, path, structures)
+                paths.setdefault(path, {})[method.lower()] = _operation(method, path, requests, answers)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -123,44 +125,61 @@ def openapi_document(routes: Iterable[BaseRoute], *, version: str) -> dict[str, 
     }
 
 
-def _structures(kinds: Iterable[type[msgspec.Struct]]) -> tuple[dict[type, dict[str, Any]], dict[str, Any]]:
-    """Schemas of the members of each structure, and of the structures that those refer to."""
+def _schemas() -> tuple[dict[type, dict[str, Any]], dict[Any, dict[str, Any]], dict[str, Any]]:
+    """Schemas of the members of each request's structure, of each type of an answer, and of what those refer to."""
+    kinds = dict.fromkeys(body.kind for body in BODIES.values())
     members = [(kind, member) for kind in kinds for member in msgspec.structs.fields(kind)]
+    types = list(dict.fromkeys([*ERRORS, *(each for answer in ANSWERS.values() for each in answer.types)]))
     found, schemas = msgspec.json.schema_components(
-        [member.type for _, member in members], ref_template=_REF + "{name}"
+        [*(member.type for _, member in members), *types], ref_template=_REF + "{name}"
     )
-    structures: dict[type, dict[str, Any]] = {}
-    for (kind, member), schema in zip(members, found, strict=True):
-        structures.setdefault(kind, {})[member.encode_name] = schema
-    return structures, schemas
+    requests: dict[type, dict[str, Any]] = {}
+    for (kind, member), schema in zip(members, found, strict=False):
+        requests.setdefault(kind, {})[member.encode_name] = schema
+    return requests, dict(zip(types, found[len(members) :], strict=True)), schemas
 
 
-def _operation(method: str, path: str, structures: Mapping[type, dict[str, Any]]) -> dict[str, Any]:
+def _operation(
+    method: str, path: str, requests: Mapping[type, dict[str, Any]], answers: Mapping[Any, dict[str, Any]]
+) -> dict[str, Any]:
     body = BODIES.get(path) if method == "POST" else None
-    kinds = [_KINDS.get(path, "application/json")]
-    if body is not None and "stream" in body.table and not path.endswith("/count_tokens"):
-        kinds.append("text/event-stream")
-    error = "AnthropicError" if path.startswith("/v1/messages") else "Error"
     operation: dict[str, Any] = {
         "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path).rstrip('_')}",
         "summary": SUMMARIES.get((method, path), path),
-        "responses": {
-            "200": {"description": "The answer", "content": {kind: {} for kind in kinds}},
-            "default": {
-                "description": "A failure",
-                "content": {"application/json": {"schema": {"$ref": _REF + error}}},
-            },
-        },
+        "responses": _responses(ANSWERS.get((method, path)), path, answers),
     }
     names = re.findall(r"\{(\w+)\}", path)
-    if names:
-        operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-        ]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    if parameters := [*parameters, *QUERIES.get((method, path), ())]:
+        operation["parameters"] = parameters
     if body is not None:
-        schema = _body_schema(body, structures[body.kind])
+        schema = _body_schema(body, requests[body.kind])
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return operation
+
+
+def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+    """What an operation answers, by status."""
+
+    def one_of(types: Sequence[Any]) -> dict[str, Any]:
+        schemas = [answers[each] for each in types]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+    failure = {"description": "A failure", "content": {"application/json": {"schema": one_of(errors_of(path))}}}
+    if answer is None:
+        return {"default": failure}
+    content: dict[str, Any] = {answer.kind: {"schema": one_of(answer.bodies)} if answer.bodies else {}}
+    if answer.events:
+        # OpenAPI knows the items of a stream from 3.2 on, as `itemSchema`.
+        content["text/event-stream"] = {
+            "schema": {"type": "string", "description": answer.stream},
+            "x-millstream-event": one_of(answer.events),
+        }
+    others = {
+        status: {"description": "Not ready", "content": {"application/json": {"schema": answers[body]}}}
+        for status, body in answer.failures.items()
+    }
+    return {"200": {"description": "The answer", "content": content}, **others, "default": failure}
 
 
 def _body_schema(body: Body, known: Mapping[str, Any]) -> dict[str, Any]:

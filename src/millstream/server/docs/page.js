@@ -37,12 +37,28 @@ function fields(schema) {
   return table;
 }
 
+function named(parameter) {
+  return parameter.name + (parameter.schema.enum ? " (" + typeOf(parameter.schema) + ")" : "");
+}
+
+// What each media type of an answer holds.
+function contents(content) {
+  return Object.entries(content).flatMap(([kind, body]) => {
+    const event = body["x-millstream-event"];
+    const what = event ? "events " + typeOf(event) + ". " + body.schema.description : body.schema ? typeOf(body.schema) : "";
+    return [node("code", "", kind), prose(" " + what + " ")];
+  });
+}
+
 function operation(method, path, spec) {
   const inside = node("div", "inside");
   const body = spec.requestBody && spec.requestBody.content["application/json"].schema;
   if (body) inside.append(fields(body));
-  const kinds = Object.keys(spec.responses["200"].content);
-  inside.append(node("p", "about", "Answers with " + kinds.join(" or ") + "."));
+  const parameters = (spec.parameters || []).filter((parameter) => parameter.in === "query");
+  if (parameters.length) inside.append(node("p", "about", "In the query: " + parameters.map(named).join(", ") + "."));
+  for (const [status, answer] of Object.entries(spec.responses)) {
+    inside.append(node("p", "about", status === "default" ? "Failures: " : status + ": ", ...contents(answer.content)));
+  }
   return node("details", "", node("summary", "", node("span", "method", method.toUpperCase()),
     node("span", "path", path), node("span", "what", spec.summary)), inside);
 }

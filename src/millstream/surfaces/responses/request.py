@@ -13,6 +13,7 @@ import msgspec
 
 from millstream.ir.errors import invalid, missing
 from millstream.ir.request import ChatRequest, Message, Output, ResponseFormat
+from millstream.surfaces.openai_labels import TIERS, check_metadata, one_of
 from millstream.surfaces.openai_params import (
     SharedBody,
     check_count,
@@ -21,7 +22,7 @@ from millstream.surfaces.openai_params import (
     require_model,
     sampling,
 )
-from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS
+from millstream.surfaces.responses.fields import INCLUDABLE, RESPONSES_FIELDS, SAMPLED
 from millstream.surfaces.responses.items import Item, WireItem, conversation, left_out, references, regular_items
 from millstream.surfaces.responses.options import ResponsesOptions, echo_of
 from millstream.surfaces.responses.tools import (
@@ -40,17 +41,6 @@ ECHO_MARGIN = 16
 """Levels around a schema in what a response repeats of its request."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SUMMARIES = ("auto", "concise", "detailed")
-_SAMPLING_NAMES = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "stop",
-)
 
 
 class WireTextFormat(msgspec.Struct, frozen=True):
@@ -100,6 +90,7 @@ class ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
     include: list[str] | None = None
     truncation: str | None = None
     metadata: dict[str, str] | None = None
+    service_tier: str | None = None
     stream: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -175,17 +166,17 @@ def build(
         tool_choice=read_choice(wire.tool_choice, tools),
         parallel_tool_calls=wire.parallel_tool_calls is not False,
         response_format=_response_format(wire.text, limits),
-        reasoning_effort=_one_of("reasoning.effort", effort, EFFORTS),
+        reasoning_effort=one_of("reasoning.effort", effort, EFFORTS),
         template_kwargs=template_kwargs(wire.chat_template_kwargs, effort, limits),
         sampling=sampling(
-            SharedBody(**{name: getattr(wire, name) for name in _SAMPLING_NAMES}),
+            SharedBody(**{name: getattr(wire, name) for name in SAMPLED}),
             limits,
             max_tokens=wire.max_output_tokens,
             max_name="max_output_tokens",
         ),
         output=Output(logprobs=logprobs),
     )
-    return Call(request, _options(parsed, request, items), _warnings(parsed))
+    return Call(request, _options(parsed, request, items), _warnings(parsed), tools.paths)
 
 
 def _echoed(body: bytes, limits: Limits) -> _Echoed:
@@ -204,12 +195,13 @@ def _options(parsed: ParsedRequest, request: ChatRequest, items: list[Item]) -> 
     summary = None
     if wire.reasoning is not None:
         summary = wire.reasoning.summary or wire.reasoning.generate_summary
-    _one_of("reasoning.summary", summary, SUMMARIES)
+    one_of("reasoning.summary", summary, SUMMARIES)
     if wire.max_tool_calls is not None and wire.max_tool_calls < 1:
         raise invalid("max_tool_calls must be at least 1.", param="max_tool_calls")
-    truncation = _one_of("truncation", wire.truncation, ("auto", "disabled"))
+    one_of("service_tier", wire.service_tier, TIERS)
+    truncation = one_of("truncation", wire.truncation, ("auto", "disabled"))
     if wire.text is not None:
-        _one_of("text.verbosity", wire.text.verbosity, ("low", "medium", "high"))
+        one_of("text.verbosity", wire.text.verbosity, ("low", "medium", "high"))
     return ResponsesOptions(
         model=request.model,
         stream=bool(wire.stream),
@@ -244,7 +236,7 @@ def _echo(parsed: ParsedRequest, request: ChatRequest, summary: str | None) -> d
     return echo_of(
         {
             "instructions": wire.instructions,
-            "metadata": _metadata(wire.metadata),
+            "metadata": None if wire.metadata is None else check_metadata(wire.metadata),
             "parallel_tool_calls": request.parallel_tool_calls,
             "temperature": request.sampling.temperature,
             "tool_choice": echoed.tool_choice,
@@ -297,22 +289,3 @@ def _response_format(text: WireText | None, limits: Limits) -> ResponseFormat:
     if form.name is None:
         raise missing("text.format.name")
     return schema_format(form.schema, "text.format.schema", limits, name=form.name, strict=form.strict)
-
-
-def _metadata(wire: dict[str, str] | None) -> dict[str, str] | None:
-    if wire is None:
-        return None
-    if len(wire) > 16:
-        raise invalid(f"metadata: at most 16 pairs are allowed, got {len(wire)}.", param="metadata")
-    for key, value in wire.items():
-        if len(key) > 64:
-            raise invalid("metadata: keys have at most 64 characters.", param="metadata")
-        if len(value) > 512:
-            raise invalid(f"metadata.{key}: values have at most 512 characters.", param=f"metadata.{key}")
-    return wire
-
-
-def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> str | None:
-    if value is not None and value not in known:
-        raise invalid(f"{name} must be one of {', '.join(known)}, got {value[:64]!r}.", param=name)
-    return value

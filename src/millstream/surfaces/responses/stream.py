@@ -25,6 +25,7 @@ from millstream.ir.deltas import (
     Usage,
 )
 from millstream.ir.fold import UsageCounter
+from millstream.surfaces.openai_labels import TIER
 from millstream.surfaces.responses.ladder import Ladder
 from millstream.surfaces.responses.options import ABSENT_ECHO, ResponsesOptions, new_response_id, now
 from millstream.surfaces.responses.output import (
@@ -142,7 +143,7 @@ class ResponsesEncoder:
             "incomplete_details": None if incomplete is None else {"reason": incomplete},
             "model": self._options.model,
             "output": [] if open_now else [item.body() for item in self._items],
-            "service_tier": "default",
+            "service_tier": TIER,
             "store": self._options.store if open_now else self.stored,
             "usage": None if open_now or error is not None else usage_body(self._usage.total),
             **(self._options.echo or ABSENT_ECHO),

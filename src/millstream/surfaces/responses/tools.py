@@ -56,11 +56,13 @@ class ToolName(msgspec.Struct, frozen=True):
 
 
 class ToolSet(msgspec.Struct, frozen=True):
-    """``names`` maps the model's name of a tool to the client's. ``ignored``: types of the hosted tools left out."""
+    """``names`` maps the model's name of a tool to the client's. ``ignored``: types of the hosted tools left out.
+    ``paths``: where each tool was declared."""
 
     tools: tuple[Tool, ...] = ()
     names: dict[str, ToolName] = {}
     ignored: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
 
     def flat_name(self, name: str, namespace: str | None) -> str:
         """The model's name of a tool, also of one that is no longer declared."""
@@ -84,6 +86,7 @@ def read_tools(wire: list[WireTool] | None, limits: Limits) -> ToolSet:
         ApiError: 400 with the path of a tool that lacks a name, has one twice, or is of an unknown type.
     """
     tools: list[Tool] = []
+    paths: list[str] = []
     names: dict[str, ToolName] = {}
     ignored: dict[str, None] = {}
     seen: set[tuple[str | None, str]] = set()
@@ -102,6 +105,7 @@ def read_tools(wire: list[WireTool] | None, limits: Limits) -> ToolSet:
         flat = name if namespace is None else _free_name(joined_name(namespace, name), names)
         names[flat] = known
         tools.append(_tool(tool, flat, path, limits))
+        paths.append(path)
         check_tool_count(len(tools), limits)
 
     nested: list[tuple[WireTool, str, str]] = []
@@ -119,7 +123,7 @@ def read_tools(wire: list[WireTool] | None, limits: Limits) -> ToolSet:
     # After the others: it is the joined names that make way.
     for tool, path, space in nested:
         declare(tool, path, space)
-    return ToolSet(tuple(tools), names, tuple(ignored))
+    return ToolSet(tuple(tools), names, tuple(ignored), tuple(paths))
 
 
 def read_choice(wire: str | WireChoice | None, tools: ToolSet) -> ToolChoice:

@@ -1,0 +1,92 @@
+"""The options of the commands that answer on the terminal, written once: `talking` puts them into a command."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.cli.options import (
+    ContextOption,
+    EngineOptions,
+    KvCacheOption,
+    MaxTokensOption,
+    MinPOption,
+    ModelOption,
+    NoFetchOption,
+    RepetitionOption,
+    SeedOption,
+    StatsOption,
+    StopOption,
+    SystemOption,
+    TemperatureOption,
+    ThreadsOption,
+    TopKOption,
+    TopPOption,
+)
+
+if TYPE_CHECKING:
+    from millstream.ir.request import Sampling
+
+
+class Talk(NamedTuple):
+    """What the options say. ``fetch``: a model that is not here may be fetched; ``stats``: print counts and speed."""
+
+    model: str | None
+    system: str | None
+    stats: bool
+    fetch: bool
+    sampling: Sampling
+    engine: EngineOptions
+
+
+def read_talk(
+    model: ModelOption = None,
+    system: SystemOption = None,
+    stats: StatsOption = False,
+    no_fetch: NoFetchOption = False,
+    temperature: TemperatureOption = 1.0,
+    top_k: TopKOption = 0,
+    top_p: TopPOption = 1.0,
+    min_p: MinPOption = 0.0,
+    repetition_penalty: RepetitionOption = 1.0,
+    seed: SeedOption = None,
+    max_tokens: MaxTokensOption = None,
+    stop: StopOption = None,
+    threads: ThreadsOption = 0,
+    ctx: ContextOption = None,
+    kv_cache: KvCacheOption = None,
+) -> Talk:
+    """The options as a command line has them."""
+    from millstream.ir.request import Sampling
+
+    sampling = Sampling(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+        max_tokens=max_tokens,
+        stop=tuple(stop or ()),
+    )
+    engine = EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, max_sequences=1)
+    return Talk(model, system, stats, not no_fetch, sampling, engine)
+
+
+def talking(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `read_talk` in the place of its parameter ``talk``."""
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = inspect.signature(read_talk, eval_str=True).parameters
+
+    @wraps(command)
+    def wrapped(**given: object) -> None:
+        talk = read_talk(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]  # Typer checked them
+        command(talk=talk, **given)
+
+    parameters = [each for name, each in own.items() if name != "talk"] + list(shared.values())
+    keyword = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    wrapped.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {each.name: each.annotation for each in keyword}
+    return wrapped
