@@ -86,6 +86,15 @@ def test_only_the_last_token_can_come_from_the_cache(pooling: Pooling) -> None:
     assert engine.stats().prompt_tokens == 25
 
 
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_what_was_read_can_be_taken_from_the_cache(pooling: Pooling) -> None:
+    engine = core()
+    engine.add(pooled("a", list(range(12)), pooling))
+    drain(engine)
+    engine.add(generated("b", [*range(12), 50], 1))
+    assert drain(engine)["b"][-1].cached_tokens == 12
+
+
 def test_a_preempted_mean_begins_anew() -> None:
     engine = core(8, step_tokens=4, prefix_cache=False)
     engine.add(generated("old", [1], 24))

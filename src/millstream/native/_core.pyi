@@ -119,7 +119,7 @@ class SampleOutput:
 
 class TokenScores:
     """Rows of a step whose next token is known: which rows [N] and which tokens, ``targets`` [N]; and where the step
-    writes what the model gave those tokens, logprobs [N], and the best, top_ids [N, K], top_logprobs [N, K] (K may be 0;
+    writes what the model gave those tokens, logprobs [N], and the best, top_ids and top_logprobs [N, K] (K may be 0;
     places that the vocabulary cannot fill hold id -1 and -inf). The same bits that a sampled row reports."""
 
     def __init__(
