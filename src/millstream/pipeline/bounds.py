@@ -20,13 +20,17 @@ class LengthBound:
         self._tokenizer = tokenizer
         self._longest: int | None = None
 
-    async def check(self, text: str, context: int, *, param: str) -> None:
-        """Refuse a text that cannot be shorter than ``context`` tokens. Raises `ApiError` (400)."""
+    async def check(self, text: str, longest: int, *, param: str, answered: bool = True) -> None:
+        """Refuse a text that cannot have ``longest`` tokens or fewer; ``answered``: because an answer must follow.
+
+        Raises:
+            ApiError: 400.
+        """
         if len(text) < LONG_TEXT:
             return
         least = len(text) // (SHRINKING * await self._longest_token())
-        if least >= context:
-            raise context_length_exceeded(least, context, param=param, at_least=True)
+        if least > longest:
+            raise context_length_exceeded(least, longest + answered, param=param, at_least=True, answered=answered)
 
     async def _longest_token(self) -> int:
         """Bytes of the longest token; looked for when the first long text comes."""

@@ -144,7 +144,9 @@ COMPLETION_FIELDS = field_table(
         *_SAMPLING,
         *_OUTPUT,
         _honoured("logprobs", "Number of alternatives per token, 0 to 20."),
-        _honoured("echo", "true: each text begins with its prompt. Not together with `logprobs`."),
+        _honoured(
+            "echo", "true: each text begins with its prompt; with `logprobs` also the log probabilities of its tokens."
+        ),
         _honoured(
             "best_of",
             "Draw so many choices per prompt and answer with the `n` that have the highest mean log probability, best "
