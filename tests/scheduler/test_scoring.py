@@ -96,7 +96,7 @@ def test_the_cache_gives_nothing_to_what_is_scored_and_takes_all_of_it() -> None
 
 
 def test_what_was_told_is_not_told_again_after_preemption() -> None:
-    engine = core(8, step_tokens=4)
+    engine = core(7, step_tokens=2)
     engine.add(scored("old", [1], 24, count=None))
     engine.step()
     request = scored("new", list(range(20)), 3)

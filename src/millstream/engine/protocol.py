@@ -13,8 +13,8 @@ import msgspec
 
 TokenFinish = Literal["stop", "length", "error"]
 
-Pooling = Literal["mean", "last"]
-"""How the hidden states of a text become one vector: their mean over all tokens, or that of the last token."""
+Pooling = Literal["mean", "cls", "last"]
+"""How the hidden states of a text become one vector: their mean, that of the first token, or that of the last."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, array_like=True):

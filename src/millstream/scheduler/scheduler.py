@@ -307,7 +307,9 @@ def _chunk(sequence: Sequence, count: int) -> Chunk:
     """The next ``count`` tokens of a sequence."""
     last = count == sequence.pending
     if sequence.pool is not None:
-        return Chunk(sequence, sequence.computed, count, False, sequence.pool.rows(count, last=last))
+        return Chunk(
+            sequence, sequence.computed, count, False, sequence.pool.rows(count, first=not sequence.computed, last=last)
+        )
     sample = last and not sequence.request.only_read
     return Chunk(sequence, sequence.computed, count, sample, score=sequence.to_score(count))
 

@@ -105,7 +105,7 @@ class Sequence:
     @property
     def cacheable(self) -> SequenceOf[int]:
         """The leading tokens whose keys and values may be taken from the prefix cache, but for the last of them: the
-        cache holds no hidden states, which a mean is made of, and no logits, which log probabilities are made of."""
+        cache holds no hidden states, which vectors are made of, and no logits, which log probabilities are made of."""
         if self.pool is not None:
             return self.tokens if self.pool.kind == "last" else []
         return self.tokens[: self.scored + 1] if self.unscored else self.tokens

@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from millstream.ir.errors import ApiError
 from millstream.ir.provider import EmbeddingProvider, Provider
 from millstream.server.body import ClientGone, read_body
+from millstream.server.decoding import decoded
 from millstream.server.errors import error_response
 from millstream.server.leaving import until_gone
 from millstream.server.metrics import Metrics
@@ -37,7 +38,7 @@ class EmbeddingRoute:
         outcome = "failed"
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            call = openai_embeddings.decode(body, tenant_of(scope))
+            call = await decoded(len(body), openai_embeddings.decode, body, tenant_of(scope))
             if not isinstance(self._provider, EmbeddingProvider):
                 raise ApiError("What answers here makes no embeddings.", status=501)
             answer = await until_gone(receive, self._provider.embed(call.request))
