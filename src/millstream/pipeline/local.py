@@ -198,8 +198,7 @@ class LocalProvider:
         try:
             if len(text) < LONG_TEXT:
                 return self._tokenizer.encode(text, add_bos=add_bos)
-            if context is not None:
-                await self._bound.check(text, context - 1, param=param)
+            await self._bound.check(text, None if context is None else context - 1, param=param)
             return await beside(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None

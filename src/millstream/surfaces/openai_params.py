@@ -17,7 +17,12 @@ MAX_INT32 = 2**31 - 1
 MODEL_NAME_LENGTH = 512
 SEED_RANGE = (-(2**63), 2**63 - 1)
 
-FIELD_BYTES = {"chat_template_kwargs": 256 * 1024, "logit_bias": 2 * 1024 * 1024, "stop_token_ids": 256 * 1024}
+FIELD_BYTES = {
+    "chat_template_kwargs": 256 * 1024,
+    "logit_bias": 2 * 1024 * 1024,
+    "stop_token_ids": 256 * 1024,
+    "tokens": 8 * 1024 * 1024,
+}
 """Fields whose values become many small objects are measured before they are read: to make a million objects stalls
 the whole process."""
 
