@@ -67,6 +67,7 @@ class ContextLengthExceeded(ApiError):
         )
         self.prompt_tokens = prompt_tokens
         self.context_length = context_length
+        self.at_least = at_least
 
 
 def context_length_exceeded(
