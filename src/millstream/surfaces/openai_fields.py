@@ -138,7 +138,8 @@ COMPLETION_FIELDS = field_table(
         _honoured(
             "prompt",
             "Required: a string, a list of strings, a list of token ids, or a list of such lists. Choice `c` of prompt "
-            "`p` has index `p * n + c`. Prompts times `n` (or `best_of`) may be 128 at most.",
+            '`p` has index `p * n + c`. Prompts times `n` (or `best_of`) may be 128 at most. An empty prompt (`""`, '
+            '`[""]`, `[[]]`) begins a text, if the model has a token for that; an empty list (`[]`) is refused.',
         ),
         _honoured("max_tokens", "At least 1; default 16. With `echo` also 0: the prompt and nothing else."),
         *_SAMPLING,
@@ -166,8 +167,8 @@ EMBEDDING_FIELDS = field_table(
     (
         _honoured(
             "input",
-            "Required: a string, a list of strings, a list of token ids, or a list of such lists; none empty, 2048 at "
-            "most, each no longer than the context.",
+            "Required: a string, a list of strings, a list of token ids, or a list of such lists; 2048 at most, each "
+            'no longer than the context. What is empty (`""`, `[""]`, `[[]]`, `[]`) is refused.',
         ),
         _honoured("model", "Required; one of `/v1/models`."),
         _honoured("encoding_format", "`float` (default), or `base64`: the vector as little-endian float32."),
