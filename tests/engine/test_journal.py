@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from millstream.engine.core import EngineCore
 from millstream.engine.journal import CLEARING_TOKENS, Journal
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
+from millstream.engine.protocol import SamplingParams, TokenAlternatives, TokenDelta, TokenRequest
 from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
-from support.scripted_runner import ScriptedRunner, expected_output
+from support.scripted_runner import ScriptedRunner, expected_output, expected_scores
 
 
-def request(name: str, max_tokens: int = 40, prompt: int = 6) -> TokenRequest:
+def request(name: str, max_tokens: int = 40, prompt: int = 6, scores: int | None = None) -> TokenRequest:
     return TokenRequest(
-        id=name, prompt=[*range(prompt), ord(name[-1])], sampling=SamplingParams(), max_tokens=max_tokens
+        id=name,
+        prompt=[*range(prompt), ord(name[-1])],
+        sampling=SamplingParams(),
+        max_tokens=max_tokens,
+        prompt_logprobs=scores,
     )
 
 
@@ -72,6 +76,9 @@ class Engine:
         deltas = self.seen[name]
         return [token for delta in deltas for token in delta.tokens], deltas[-1].finish
 
+    def scores(self, name: str) -> list[TokenAlternatives]:
+        return [score for delta in self.seen[name] for score in delta.prompt_logprobs]
+
 
 ACTIONS = st.lists(
     st.one_of(
@@ -94,7 +101,8 @@ def test_readers_see_each_token_once_whatever_crashes(actions: list[tuple[str, i
     for action, number in actions:
         if action == "ask":
             name = f"r{chr(97 + len(asked) % 26)}{len(asked)}"
-            asked[name] = request(name, max_tokens=number, prompt=number)
+            scores = (None, 0, 2)[number % 3]
+            asked[name] = request(name, number if scores is None or number > 9 else 0, prompt=number, scores=scores)
             engine.ask(asked[name])
         elif action == "step":
             for _ in range(number):
@@ -112,7 +120,8 @@ def test_readers_see_each_token_once_whatever_crashes(actions: list[tuple[str, i
         assert engine.answer(name) == expected_output(asked[name])
         deltas = engine.seen[name]
         assert len({delta.cached_tokens for delta in deltas}) == 1
-        assert all(delta.tokens for delta in deltas[1:]), "prefill is announced once"
+        assert engine.scores(name) == expected_scores(asked[name])
+        assert all(delta.tokens or delta.prompt_logprobs for delta in deltas[1:]), "prefill is announced once"
 
 
 def test_the_cause_is_found_among_others_and_the_others_go_on() -> None:

@@ -17,7 +17,7 @@ from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest, TokenStream
 from millstream.engine.restarts import Supervision
 from millstream.ir.errors import ApiError
-from support.scripted_runner import expected_output
+from support.scripted_runner import expected_output, expected_scores
 
 QUICK = Supervision(first_delay=0.01, longest_delay=0.02, start_failures=3)
 
@@ -123,6 +123,27 @@ async def test_prefill_is_announced_once_and_cached_tokens_stay_what_they_were(t
         assert [token for delta in deltas for token in delta.tokens] == expected_output(request("second", 1, 9))[0]
         stats = await engine.stats()
         assert (stats.restarts, stats.resumed) == (1, 1)
+
+
+@pytest.mark.parametrize("max_tokens", [0, 5])
+async def test_log_probabilities_of_a_prompt_are_told_once_whatever_dies(tmp_path: Path, max_tokens: int) -> None:
+    async with running("dies-at 3 2", tmp_path / "count", step_tokens=9) as engine:
+        asked = [
+            TokenRequest(
+                id=name,
+                prompt=list(range(start, start + 40)),
+                sampling=SamplingParams(),
+                max_tokens=max_tokens,
+                prompt_logprobs=2,
+            )
+            for name, start in (("a", 0), ("b", 50))
+        ]
+        streams = [await engine.submit(each) for each in asked]
+        for request, stream in zip(asked, streams, strict=True):
+            deltas = [delta async for delta in stream]
+            assert [score for delta in deltas for score in delta.prompt_logprobs] == expected_scores(request)
+            assert [token for delta in deltas for token in delta.tokens] == expected_output(request)[0]
+        assert (await engine.stats()).restarts == 2
 
 
 async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:

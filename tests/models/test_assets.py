@@ -65,6 +65,19 @@ def test_special_tokens_reach_the_template(tmp_path: Path) -> None:
     assert open_model(path).template.render([]) == "<|endoftext|>|<|im_end|>"
 
 
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [(None, None), (0, "none"), (1, "mean"), (2, "cls"), (3, "last"), (4, "rank"), (9, "9")],
+)
+def test_how_the_file_says_that_embeddings_are_made(tmp_path: Path, kind: int | None, pooling: str | None) -> None:
+    assert open_model(write_model(tmp_path / "m.gguf", **{"llama.pooling_type": kind})).pooling == pooling
+
+
+def test_a_pooling_type_that_is_no_number_is_a_file_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="pooling_type should be an integer"):
+        open_model(write_model(tmp_path / "m.gguf", **{"llama.pooling_type": "mean"}))
+
+
 def test_bad_template_is_a_file_error(tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.gguf", **{"tokenizer.chat_template": "{% for x in %}"})
     with pytest.raises(ModelFileError, match=r"m\.gguf.*chat template is not valid \(line 1\)"):

@@ -10,6 +10,7 @@ import pytest
 
 from millstream.ir.errors import ApiError, ContextLengthExceeded
 from millstream.ir.request import ChatRequest, CompletionRequest, Message, Request, Sampling
+from millstream.pipeline.bounds import LONGEST_TEXT
 from millstream.pipeline.local import LONG_CONVERSATION, LONG_LIST, LONG_TEXT, LocalProvider
 from support.scripted_model import EOS, VOCAB_SIZE, TinyTemplate, TinyTokenizer, ask, engine, run
 
@@ -115,6 +116,15 @@ def test_a_list_of_ids_is_measured_before_it_is_read() -> None:
 
 def test_counting_knows_no_context() -> None:
     assert len(run(Watched().tokenize("é" * LONG_TEXT))) == LONG_TEXT + 1
+
+
+def test_what_is_too_long_for_anything_is_refused_uncounted() -> None:
+    provider = Watched()
+    for work in (provider.tokenize("a" * (LONGEST_TEXT + 1)), provider.prompt_tokens(ask("a" * LONGEST_TEXT))):
+        with pytest.raises(ApiError, match="4194304") as caught:
+            run(work)
+        assert (caught.value.status, caught.value.code) == (413, "text_too_long")
+    assert provider.tokenizer.encoding.seen == []
 
 
 def test_a_vocabulary_of_stop_tokens_cannot_wait_for_the_minimum() -> None:

@@ -222,7 +222,6 @@ def test_an_unknown_model_is_404() -> None:
         ({}, {"prompts": ((0, VOCAB_SIZE),)}, "prompt", str(VOCAB_SIZE)),
         ({}, {"prompts": ("a", (0, VOCAB_SIZE))}, "prompt[1]", str(VOCAB_SIZE)),
         ({}, {"prompts": ()}, "prompt", "one"),
-        ({}, {"echo": True, "output": Output(logprobs=0)}, "echo", "logprobs"),
         ({}, {"suffix": "a"}, "suffix", "fill-in-the-middle"),
         ({}, {"n": 3, "best_of": 2}, "best_of", "3"),
     ],

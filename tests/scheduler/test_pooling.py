@@ -30,7 +30,7 @@ def generated(name: str, prompt: list[int], max_tokens: int) -> TokenRequest:
 
 def expected(prompt: list[int], pooling: Pooling) -> bytes:
     rows = [hidden_state(prompt[: n + 1]).astype(np.float64) for n in range(len(prompt))]
-    vector = rows[-1] if pooling == "last" else sum(rows[1:], rows[0]) / len(rows)
+    vector = {"last": rows[-1], "cls": rows[0], "mean": sum(rows[1:], rows[0]) / len(rows)}[pooling]
     return vector.astype("<f4").tobytes()
 
 
@@ -47,7 +47,7 @@ def drain(engine: EngineCore) -> dict[str, list[TokenDelta]]:
 PROMPT = st.lists(st.integers(0, 5), min_size=1, max_size=30)
 
 
-@given(st.lists(st.tuples(PROMPT, st.sampled_from(["mean", "last", None])), min_size=1, max_size=8), st.data())
+@given(st.lists(st.tuples(PROMPT, st.sampled_from(["mean", "cls", "last", None])), min_size=1, max_size=8), st.data())
 def test_every_schedule_gives_the_same_bits(work: list[tuple[list[int], Pooling | None]], data: st.DataObject) -> None:
     """Mixed with generation, in small steps, with too few blocks for all and with shared prefixes."""
     engine = core(
@@ -73,7 +73,7 @@ def test_every_schedule_gives_the_same_bits(work: list[tuple[list[int], Pooling 
             assert deltas[name][-1].embedding == expected(request.prompt, request.pooling)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 def test_only_the_last_token_can_come_from_the_cache(pooling: Pooling) -> None:
     engine = core()
     engine.add(generated("a", list(range(12)), 1))
@@ -81,19 +81,30 @@ def test_only_the_last_token_can_come_from_the_cache(pooling: Pooling) -> None:
     prompt = [*range(12), 50]
     engine.add(pooled("b", prompt, pooling))
     (delta,) = drain(engine)["b"]
-    assert delta.cached_tokens == (0 if pooling == "mean" else 12)
+    assert delta.cached_tokens == (12 if pooling == "last" else 0)
     assert delta.embedding == expected(prompt, pooling)
     assert engine.stats().prompt_tokens == 25
 
 
-def test_a_preempted_mean_begins_anew() -> None:
-    engine = core(8, step_tokens=4, prefix_cache=False)
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_what_was_read_can_be_taken_from_the_cache(pooling: Pooling) -> None:
+    engine = core()
+    engine.add(pooled("a", list(range(12)), pooling))
+    drain(engine)
+    engine.add(generated("b", [*range(12), 50], 1))
+    assert drain(engine)["b"][-1].cached_tokens == 12
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_preempted_vector_begins_anew(pooling: Pooling) -> None:
+    engine = core(7, step_tokens=2, prefix_cache=False)
     engine.add(generated("old", [1], 24))
     engine.step()
     prompt = list(range(20))
-    engine.add(pooled("mean", prompt, "mean"))
+    engine.add(pooled("new", prompt, pooling))
     deltas = drain(engine)
-    assert deltas["mean"][-1].embedding == expected(prompt, "mean")
+    assert engine.stats().preemptions > 0
+    assert deltas["new"][-1].embedding == expected(prompt, pooling)
 
 
 def test_aborted_while_it_is_read() -> None:

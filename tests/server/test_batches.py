@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from millstream.engine.protocol import TokenAlternatives, TokenRequest
 from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
 from support.live import Live, serving
-from support.scripted_model import EOS, info, provider
+from support.scripted_model import EOS, TinyTokenizer, info, provider
 
 
 def upper(request: TokenRequest) -> Iterable[Step]:
@@ -63,7 +64,26 @@ def test_best_of(client: openai.OpenAI) -> None:
         client.completions.create(model="tiny", prompt="a", best_of=3, stream=True)
 
 
-@pytest.mark.parametrize("field", [{"suffix": "z"}, {"echo": True, "logprobs": 1}])
+@pytest.mark.parametrize("prompt", ["", [""], [[]]], ids=str)
+def test_an_empty_prompt_begins_a_text(prompt: str | list[Any], client: openai.OpenAI) -> None:
+    answer = client.completions.create(model="tiny", prompt=prompt, echo=True, logprobs=0)
+    assert answer.choices[0].text == "0"
+    assert answer.choices[0].logprobs is not None
+    assert answer.choices[0].logprobs.tokens == ["<bos>", "0", "<eos>"]
+    with pytest.raises(openai.BadRequestError, match="prompt must not be an empty list"):
+        client.completions.create(model="tiny", prompt=[])
+
+
+@pytest.mark.parametrize("prompt", ["", [""], [[]]], ids=str)
+def test_without_a_token_to_begin_with_an_empty_prompt_is_refused(prompt: str | list[Any]) -> None:
+    bare = provider(ScriptedEngine(upper, info=info()), tokenizer=TinyTokenizer(bos=False))
+    with serving(bare) as live, live.client() as http:
+        answer = http.post("/v1/completions", json={"model": "tiny", "prompt": prompt})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt")
+    assert "no token to begin a text" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("field", [{"suffix": "z"}])
 def test_what_this_model_cannot_do_is_named(client: openai.OpenAI, field: dict[str, object]) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(model="tiny", prompt="a", **field)  # type: ignore[call-overload]

@@ -16,6 +16,7 @@ import pytest
 
 from millstream.engine.protocol import TokenDelta, TokenRequest
 from millstream.engine.scripted import Pause, ScriptedEngine, Step
+from millstream.ir.errors import overloaded
 from support.live import Live, serving
 from support.scripted_model import info, provider
 
@@ -94,13 +95,18 @@ def test_dimensions_cut_and_scale_again(client: openai.OpenAI) -> None:
     [
         ({"input": ""}, "input", None),
         ({"input": []}, "input", None),
+        ({"input": [[]]}, "input[0]", None),
+        ({"input": [""]}, "input[0]", None),
         ({"input": ["a", ""]}, "input[1]", None),
+        ({"input": [[1], []]}, "input[1]", None),
         ({"input": ["a", [1]]}, "input[1]", None),
         ({"input": [[1], [True]]}, "input[1][0]", None),
         ({"input": [1, 10_000_000]}, "input", None),
         ({"input": [1, -1]}, "input[1]", None),
         ({"input": ["a"] * 2049}, "input", None),
-        ({"input": ["a", "x" * 65]}, "input[1]", "context_length_exceeded"),
+        ({"input": ["a", "x" * 64]}, "input[1]", "context_length_exceeded"),
+        ({"input": "x" * 100_000}, "input", "context_length_exceeded"),
+        ({"input": [[1], [1] * 65]}, "input[1]", "context_length_exceeded"),
         ({"input": {"text": "a"}}, "input", None),
         ({"input": "a", "dimensions": 0}, "dimensions", None),
         ({"input": "a", "dimensions": SIZE + 1}, "dimensions", None),
@@ -114,6 +120,54 @@ def test_what_is_wrong_is_named(live: Live, fields: dict[str, Any], param: str, 
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, param)
     assert code is None or error["code"] == code
+
+
+def test_what_just_fits_is_read(client: openai.OpenAI) -> None:
+    for just in ("x" * 63, [5] * 64):
+        assert client.embeddings.create(model="tiny", input=just).usage.prompt_tokens == 64
+
+
+def test_a_full_queue_tells_when_to_come_back() -> None:
+    def full(request: TokenRequest) -> Iterable[Step]:
+        raise overloaded("The queue is full.", retry_after=2.0)
+
+    busy = ScriptedEngine(full, info=msgspec.structs.replace(info(), hidden_size=SIZE))
+    with serving(provider(busy)) as live, live.client() as http:
+        answer = http.post("/v1/embeddings", json={"model": "tiny", "input": ["a", "b"]})
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+    assert answer.json()["error"]["code"] == "queue_full"
+
+
+def test_inputs_wait_for_room_that_the_request_itself_takes() -> None:
+    open_now = 0
+
+    def narrow(request: TokenRequest) -> Iterable[Step]:
+        nonlocal open_now
+        if open_now == 2:
+            raise overloaded("The queue is full.", retry_after=2.0)
+        open_now += 1
+        return reading(request)
+
+    def reading(request: TokenRequest) -> Iterable[Step]:
+        nonlocal open_now
+        yield Pause()
+        open_now -= 1
+        yield TokenDelta(id=request.id, finish="stop", embedding=struct.pack(f"<{SIZE}f", *vector_of(request)))
+
+    engine = ScriptedEngine(narrow, info=msgspec.structs.replace(info(), hidden_size=SIZE))
+    with serving(provider(engine)) as live:
+        client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0)
+        answer = client.embeddings.create(model="tiny", input=["abc"] * 9)
+    assert len(answer.data) == 9
+
+
+@pytest.mark.parametrize(("pooling", "told"), [("rank", "ranks pairs"), ("none", "none for the text"), ("9", "'9'")])
+def test_a_model_that_is_not_for_embeddings_says_so(engine: ScriptedEngine, pooling: str, told: str) -> None:
+    with serving(provider(engine, pooling=pooling)) as live, live.client() as http:
+        answer = http.post("/v1/embeddings", json={"model": "tiny", "input": "a"})
+    assert answer.status_code == 501
+    assert told in answer.json()["error"]["message"]
+    assert engine.requests == []
 
 
 def test_an_unknown_model_and_a_failing_engine(client: openai.OpenAI, engine: ScriptedEngine) -> None:

@@ -199,6 +199,20 @@ def test_what_cannot_count_says_so(scripted: Live) -> None:
     assert (status, body["error"]["type"]) == (501, "api_error")
 
 
+def test_texts_without_bounds_are_refused(local: Live) -> None:
+    text = "word " * 900_000
+    for path, body in (
+        ("/tokenize", {"prompt": text}),
+        ("/v1/messages/count_tokens", {"model": "tiny", "messages": [{"role": "user", "content": text}]}),
+    ):
+        status, answer = post(local, path, body)
+        assert (status, answer["error"]["type"]) in ((413, "request_too_large"), (413, "invalid_request_error"))
+        assert "4194304" in answer["error"]["message"]
+    status, answer = post(local, "/detokenize", {"tokens": [11111] * 1_400_000})
+    assert (status, answer["error"]["param"]) == (400, "tokens")
+    assert "8388608 bytes" in answer["error"]["message"]
+
+
 def test_tokenize_and_back(local: Live) -> None:
     tokens = TinyTokenizer().encode(TEXT)
     assert post(local, "/tokenize", {"prompt": TEXT}) == (

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.ir.errors import ApiError, context_length_exceeded
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import ChatRequest, Message, Request, ToolCall
+from millstream.pipeline.local import LocalProvider
 from millstream.server.truncation import shorter, stream_truncated
 from support.provider import ScriptedProvider
+from support.scripted_model import TinyTemplate, TinyTokenizer, engine, run
 
 SYSTEM = Message("system", "s")
 
@@ -54,6 +59,48 @@ async def test_oldest_turns_go_first_and_system_stays() -> None:
     conversation = [SYSTEM, *users("a", "b"), Message("user", "c")]
     assert await fitted(conversation, 5) == (SYSTEM, *users("b"), Message("user", "c"))
     assert await fitted(conversation, 3) == (SYSTEM, Message("user", "c"))
+
+
+class Template(TinyTemplate):
+    """Counts what it renders."""
+
+    def __init__(self) -> None:
+        self.rendered = 0
+
+    def render(self, messages: Sequence[Message], **how: Any) -> str:
+        self.rendered += 1
+        return super().render(messages, **how)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 3000), st.sampled_from([3, 40, 400]), st.sampled_from([300, 4096]))
+def test_the_smallest_cut_is_found_in_a_few_tries(seed: int, turns: int, longest: int, context: int) -> None:
+    chance = random.Random(seed)
+    messages = [SYSTEM]
+    for _ in range(turns):
+        # Characters of one byte each and of three, so that characters tell little of tokens.
+        letter = chance.choice("xyz東")
+        messages += [Message("user", letter * chance.randrange(longest)), Message("assistant", "ok")]
+    messages.append(Message("user", "q"))
+    template = Template()
+    playing = engine([97], context_length=context)
+    provider = LocalProvider(playing, tokenizer=TinyTokenizer(), template=template, reasoning_format="none")
+    template.rendered = 0
+    run(run(stream_truncated(provider, ChatRequest(model="tiny", messages=tuple(messages)))).aclose())
+    assert template.rendered <= 12
+
+    (request,) = playing.requests
+    kept = bytes(token for token in request.prompt if token < 256).decode()
+
+    def size(cut: Sequence[Message]) -> int:
+        return len(TinyTokenizer().encode(TinyTemplate().render(cut)))
+
+    cuts = [tuple(messages), *shorter(messages)]
+    best = next(cut for cut in cuts if size(cut) < context) if turns < 30 else None
+    if best is not None:
+        assert len(request.prompt) == size(best)
+    assert kept.endswith("user:qassistant:")
+    assert len(request.prompt) < context
 
 
 async def test_what_cannot_fit_is_refused() -> None:

@@ -103,7 +103,8 @@ def engine(
 def provider(engine: ScriptedEngine, **how: Any) -> LocalProvider:
     """Unless asked, without reasoning: the vocabulary's think tags would hold back a ``<``."""
     how.setdefault("reasoning_format", "none")
-    return LocalProvider(engine, tokenizer=TinyTokenizer(), template=TinyTemplate(), created=0, **how)
+    how.setdefault("tokenizer", TinyTokenizer())
+    return LocalProvider(engine, template=TinyTemplate(), created=0, **how)
 
 
 def ask(text: str = "hi", *, n: int = 1, output: Output | None = None, **sampling: Any) -> ChatRequest:

@@ -18,6 +18,24 @@ def next_token(tokens: list[int]) -> int:
     return blake2b(repr(tokens).encode(), digest_size=2).digest()[0] % VOCABULARY
 
 
+def token_score(tokens: list[int], token: int, count: int) -> TokenAlternatives:
+    """The scripted log probability of ``token`` after ``tokens``, with ``count`` alternatives."""
+    best = next_token(tokens)
+    return TokenAlternatives(
+        -(blake2b(repr((tokens, token)).encode(), digest_size=4).digest()[0] / 16),
+        [(best + k) % VOCABULARY for k in range(count)],
+        [-0.5 - k for k in range(count)],
+    )
+
+
+def expected_scores(request: TokenRequest) -> list[TokenAlternatives]:
+    """Log probabilities of a request's prompt, run alone."""
+    count, prompt = request.prompt_logprobs, request.prompt
+    if count is None:
+        return []
+    return [token_score(prompt[:at], prompt[at], count) for at in range(1, len(prompt))]
+
+
 def hidden_state(tokens: list[int]) -> NDArray[np.float32]:
     """The scripted hidden state of the last of ``tokens``: sums of such values are not exact in float32."""
     digest = blake2b(repr(tokens).encode(), digest_size=16).digest()
@@ -48,6 +66,7 @@ class ScriptedRunner:
         self.steps.append([(c.sequence.id, c.start, c.count, c.sample) for c in chunks])
         tokens = []
         hidden = []
+        scores: list[list[TokenAlternatives]] = []
         alternatives: list[TokenAlternatives | None] = []
         for chunk in chunks:
             sequence = chunk.sequence
@@ -63,7 +82,18 @@ class ScriptedRunner:
                 end = chunk.start + chunk.count
                 rows = [hidden_state(self._read(sequence.blocks, n + 1)) for n in range(end - chunk.hidden, end)]
                 hidden.append(np.stack(rows))
-        return Sampled(tokens, alternatives, hidden)
+            if chunk.score:
+                assert chunk.start <= chunk.score.start
+                assert chunk.score.stop <= chunk.start + chunk.count
+                count = sequence.request.prompt_logprobs
+                assert count is not None
+                scores.append(
+                    [
+                        token_score(self._read(sequence.blocks, at + 1), sequence.tokens[at + 1], count)
+                        for at in chunk.score
+                    ]
+                )
+        return Sampled(tokens, alternatives, hidden, scores)
 
     def _read(self, blocks: list[int], length: int) -> list[int]:
         """The context as the pages hold it."""

@@ -161,9 +161,9 @@ RefusalsOption = Annotated[
     ),
 ]  # fmt: skip
 PoolingOption = Annotated[
-    Literal["mean", "last"] | None,
+    Literal["mean", "cls", "last"] | None,
     typer.Option(
-        metavar="mean|last", rich_help_panel=_FORMATS,
+        metavar="mean|cls|last", rich_help_panel=_FORMATS,
         help="How embeddings are made of hidden states; what the model file says if not given, else mean.",
     ),
 ]  # fmt: skip

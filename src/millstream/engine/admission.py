@@ -24,8 +24,10 @@ def check_request(request: TokenRequest, vocab_size: int) -> None:
     _check_ids("prompt", request.prompt, vocab_size)
     _check_ids("output", request.output, vocab_size)
     _check_ids("stop_ids", request.stop_ids, vocab_size)
-    # A pooled request generates nothing.
-    _within("max_tokens", request.max_tokens, 1 if request.pooling is None else 0, _MAX_INT32)
+    _within("max_tokens", request.max_tokens, 0 if request.only_read else 1, _MAX_INT32)
+    if request.prompt_logprobs is not None:
+        _within("prompt_logprobs", request.prompt_logprobs, 0, MAX_LOGPROBS)
+    _within("scored", request.scored, 0, max(len(request.prompt) - 1, 0))
     _within("min_tokens", request.min_tokens, 0, _MAX_INT32)
     _within("choice", request.choice, 0, _MAX_UINT32)
     _check_sampling(request.sampling, vocab_size)

@@ -25,11 +25,13 @@ CLEARING_TOKENS = 16
 class Entry:
     """One open request. ``output`` is what its reader was given, at most ``request.max_tokens`` tokens."""
 
-    __slots__ = ("accepted", "cached_tokens", "crash_length", "crashes", "output", "request", "submitted")
+    __slots__ = ("accepted", "cached_tokens", "crash_length", "crashes", "output", "request", "scored", "submitted")
 
     def __init__(self, request: TokenRequest) -> None:
         self.request = request
         self.output = list(request.output)
+        self.scored = request.scored
+        """Log probabilities of its prompt that its reader was given."""
         self.cached_tokens: int | None = None
         """Told to the reader when prefill began; None before."""
         self.submitted = False
@@ -45,7 +47,7 @@ class Entry:
 
     def resumption(self) -> TokenRequest:
         """The request, to go on after its output."""
-        return msgspec.structs.replace(self.request, output=list(self.output))
+        return msgspec.structs.replace(self.request, output=list(self.output), scored=self.scored)
 
 
 class Journal:
@@ -123,9 +125,10 @@ class Journal:
         if entry is None:  # its reader has left
             return None
         resumed = entry.cached_tokens is not None
-        if resumed and not delta.tokens and delta.finish is None:
+        if resumed and not delta.tokens and not delta.prompt_logprobs and delta.finish is None:
             return None
         entry.output += delta.tokens
+        entry.scored += len(delta.prompt_logprobs)
         if delta.finish is not None:
             del self._entries[delta.id]
         elif entry.crashes and len(entry.output) >= entry.crash_length + CLEARING_TOKENS:

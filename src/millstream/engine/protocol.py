@@ -13,8 +13,8 @@ import msgspec
 
 TokenFinish = Literal["stop", "length", "error"]
 
-Pooling = Literal["mean", "last"]
-"""How the hidden states of a text become one vector: their mean over all tokens, or that of the last token."""
+Pooling = Literal["mean", "cls", "last"]
+"""How the hidden states of a text become one vector: their mean, that of the first token, or that of the last."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +47,9 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     can follow, and a stop token can be sampled only where the text may end.
     ``pooling``: nothing is generated (``max_tokens`` is 0); the last delta carries the pooled hidden states of
     the prompt.
+    ``prompt_logprobs``: the prompt's own log probabilities are wanted, with so many alternatives per token (None: they
+    are not); ``max_tokens`` may then be 0. ``scored``: how many of them an earlier run of the same request reported;
+    these are not reported again.
     """
 
     id: str
@@ -61,10 +64,17 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     output: list[int] = []
     grammar: str | None = None
     pooling: Pooling | None = None
+    prompt_logprobs: int | None = None
+    scored: int = 0
+
+    @property
+    def only_read(self) -> bool:
+        """Whether nothing is to be generated."""
+        return self.pooling is not None or (self.prompt_logprobs is not None and self.max_tokens == 0)
 
 
 class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Log probability of one sampled token, and the best alternatives at its position, best first."""
+    """Log probability of one token, sampled or of a prompt, and the best alternatives at its position, best first."""
 
     logprob: float
     top_ids: list[int] = []
@@ -78,6 +88,8 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     of a sequence; ``error`` then says why if it is ``error``, and ``refused`` that the request itself is at fault.
     ``cached_tokens``: prompt tokens taken from the prefix cache.
     The first delta of a sequence may have no tokens: it tells that prefill began.
+    ``prompt_logprobs``: if the request asked, of the prompt tokens that come next, beginning with the second: nothing
+    precedes the first. All of them come before or with the first generated token.
     ``embedding``: on the last delta of a request with ``pooling``, little-endian float32 [hidden size], not normalised.
     """
 
@@ -89,6 +101,7 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     error: str | None = None
     refused: bool = False
     embedding: bytes | None = None
+    prompt_logprobs: list[TokenAlternatives] = []
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

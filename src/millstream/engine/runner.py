@@ -9,6 +9,7 @@ import numpy as np
 
 from millstream.engine.admission import MAX_LOGPROBS
 from millstream.engine.protocol import TokenAlternatives
+from millstream.engine.scores import Scoring
 from millstream.native import SampleOutput, SamplingBatch
 from millstream.scheduler.scheduler import Chunk, Sampled
 from millstream.scheduler.sequence import Sequence
@@ -69,6 +70,7 @@ class NativeRunner:
         tables = np.ascontiguousarray(self._tables[: len(chunks), :widest])
         hidden_rows = self._hidden_rows(chunks)
         hidden = np.empty((len(hidden_rows), self._hidden_size), np.float32)
+        scoring = Scoring(chunks) if any(chunk.score for chunk in chunks) else None
         begun = time.perf_counter()
         self._model.step(
             self._tokens[:total],
@@ -80,12 +82,14 @@ class NativeRunner:
             out,
             hidden_rows=hidden_rows,
             hidden=hidden,
+            scores=scoring.arrays() if scoring is not None else None,
         )
         self._native_seconds += time.perf_counter() - begun
         return Sampled(
             tokens=self._out_tokens[:rows].tolist(),
             logprobs=[self._alternatives(row, sequence) for row, sequence in enumerate(sampling)],
             hidden=_split(hidden, [chunk.hidden for chunk in chunks if chunk.hidden]),
+            scores=scoring.results() if scoring is not None else [],
         )
 
     def _hidden_rows(self, chunks: list[Chunk]) -> NDArray[np.int32]:

@@ -45,13 +45,15 @@ def script(
     cuts: Iterable[int] | None = None,
     then: TokenFinish | None = "stop",
     alternatives: Callable[[int], TokenAlternatives] | None = None,
+    prompt_alternatives: Callable[[int], TokenAlternatives] | None = None,
     cached_tokens: int = 0,
 ) -> list[TokenDelta]:
     """An obedient engine's answer with ``tokens``: it ends at a stop id (``stop``) or at ``max_tokens`` (``length``),
     else with ``then`` (None: the stream just ends).
 
     ``cuts``: indices into ``tokens`` where a new step begins; None: one token per step. ``alternatives`` gives the
-    log probabilities of token k if the request asked for them.
+    log probabilities of token k if the request asked for them, ``prompt_alternatives`` those of token k of the prompt,
+    all in the first step.
     """
     kept = list(tokens[: request.max_tokens])
     finish: TokenFinish | None = "length" if len(kept) == request.max_tokens else then
@@ -62,6 +64,9 @@ def script(
     inner = range(1, len(kept)) if cuts is None else sorted({cut for cut in cuts if 0 < cut < len(kept)})
     bounds = [0, *inner, len(kept)]
     logprobs = request.sampling.logprobs is not None and alternatives is not None
+    scores: list[TokenAlternatives] = []
+    if request.prompt_logprobs is not None and prompt_alternatives is not None:
+        scores = [prompt_alternatives(k) for k in range(request.scored + 1, len(request.prompt))]
     return [
         TokenDelta(
             id=request.id,
@@ -69,6 +74,7 @@ def script(
             logprobs=[alternatives(k) for k in range(start, end)] if logprobs and alternatives else [],
             finish=finish if end == len(kept) else None,
             cached_tokens=cached_tokens,
+            prompt_logprobs=scores if start == 0 else [],
         )
         for start, end in pairwise(bounds)
     ]

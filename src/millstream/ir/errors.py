@@ -47,29 +47,39 @@ def missing(path: str) -> ApiError:
 
 
 class ContextLengthExceeded(ApiError):
-    """The prompt leaves no room in the context for even one token of an answer; a 400 that names both numbers.
+    """The prompt does not fit the context, or leaves no room in it for even one token of an answer; a 400 that names
+    both numbers.
 
-    ``at_least``: the prompt was not counted to its end.
+    ``at_least``: the prompt was not counted to its end. ``answered``: whether an answer was to follow.
     """
 
-    def __init__(self, prompt_tokens: int, context_length: int, *, param: str, at_least: bool = False) -> None:
+    def __init__(
+        self, prompt_tokens: int, context_length: int, *, param: str, at_least: bool = False, answered: bool = True
+    ) -> None:
         count = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
+        room = ", which leaves no room for an answer" if answered else ""
         super().__init__(
             # Clients tell this case by "maximum context length is" (litellm) or "prompt is too long" (LangChain).
             f"This model's maximum context length is {context_length} tokens, but the prompt is too long: it alone has "
-            f"{count} tokens, which leaves no room for an answer. Shorten it.",
+            f"{count} tokens{room}. Shorten it.",
             code="context_length_exceeded",
             param=param,
         )
         self.prompt_tokens = prompt_tokens
         self.context_length = context_length
+        self.at_least = at_least
 
 
 def context_length_exceeded(
-    prompt_tokens: int, context_length: int, *, param: str = "messages", at_least: bool = False
+    prompt_tokens: int,
+    context_length: int,
+    *,
+    param: str = "messages",
+    at_least: bool = False,
+    answered: bool = True,
 ) -> ApiError:
     """See `ContextLengthExceeded`."""
-    return ContextLengthExceeded(prompt_tokens, context_length, param=param, at_least=at_least)
+    return ContextLengthExceeded(prompt_tokens, context_length, param=param, at_least=at_least, answered=answered)
 
 
 def model_not_found(name: str, served: Sequence[str]) -> ApiError:

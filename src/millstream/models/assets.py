@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
@@ -25,14 +25,14 @@ _SPECIAL_TOKENS = {
 """Special tokens: name in ``tokenizer.ggml.<name>_token_id`` -> variable of a template. (GGUF spells it like this.)"""
 
 
-_POOLING: dict[int, Literal["mean", "last"]] = {1: "mean", 3: "last"}
-"""``<architecture>.pooling_type`` of a GGUF file; the other kinds (0 none, 2 first token, 4 rank) make no sense of a
-decoder, or no vector."""
+_POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
+"""``<architecture>.pooling_type`` of a GGUF file."""
 
 
 class ModelAssets(NamedTuple):
     """``name``: the model's id in the API. ``title``: its name for people. ``pooling``: how the file says that
-    embeddings are made."""
+    embeddings are made, in llama.cpp's words (a number that these do not know is its own word); None: it does not say.
+    """
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class ModelAssets(NamedTuple):
     template: JinjaChatTemplate
     context_length: int
     vocab_size: int
-    pooling: Literal["mean", "last"] | None
+    pooling: str | None
 
     @property
     def eos_ids(self) -> frozenset[int]:
@@ -75,7 +75,7 @@ def open_model(path: str | os.PathLike[str], *, name: str | None = None) -> Mode
             template=_template(file, tokenizer),
             context_length=spec.context_length,
             vocab_size=tokenizer.vocab_size,
-            pooling=_POOLING.get(file.integer(f"{file.text('general.architecture', '')}.pooling_type", 0)),
+            pooling=_pooling(file),
         )
     _give_back_memory()
     return assets
@@ -91,6 +91,14 @@ def _give_back_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _pooling(file: GGUFFile) -> str | None:
+    key = f"{file.text('general.architecture', '')}.pooling_type"
+    if key not in file:
+        return None
+    kind = file.integer(key)
+    return _POOLING.get(kind, str(kind))
 
 
 def _template(file: GGUFFile, tokenizer: GGUFTokenizer) -> JinjaChatTemplate:

@@ -7,11 +7,13 @@ they share the vocabulary and the merges.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers
 
 from millstream.models.gguf import GGUFFile
+from millstream.models.parts import PART, parts, word_ends
 from millstream.models.pretokenizers import PRE_TOKENIZERS, PreTokenizer, build_normalizer, build_pre_tokenizer
 from millstream.models.spm import derive_merges
 from millstream.models.vocabulary import (
@@ -37,6 +39,7 @@ class GGUFTokenizer:
     def __init__(self, file: GGUFFile) -> None:
         vocabulary = read_vocabulary(file)
         kind = file.text("tokenizer.ggml.model")
+        self._cuts_words = kind == "gpt2"
         if kind == "gpt2":
             rule = _pre_tokenizer_rule(file)
             add_bos, self._bytes = rule.add_bos, byte_level_bytes(vocabulary)
@@ -72,13 +75,16 @@ class GGUFTokenizer:
         templates write it) gets no second one; this is the only place where BOS is added. Bytes that the vocabulary
         has no token for are left out, as the original tokenizers do (SmolLM2 lacks six control characters, and the
         lead bytes of planes 4 to 11).
+
+        Raises:
+            ApiError: 413; a stretch of the text is too long to be tokenised (`millstream.models.parts`).
         """
         tokenizer = self._marked if parse_special else self._plain
         try:
-            ids = _ids(tokenizer, text)
+            ids = self._ids(tokenizer, text)
         except (TypeError, UnicodeEncodeError):  # lone surrogates, as JSON escapes can write them
             whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            ids = _ids(tokenizer, whole)
+            ids = self._ids(tokenizer, whole)
         if add_bos and self._add_bos and self._bos_id is not None and ids[:1] != [self._bos_id]:
             ids.insert(0, self._bos_id)
         return ids
@@ -90,6 +96,25 @@ class GGUFTokenizer:
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control token (or one without meaning), never part of visible text."""
         return self._bytes.is_hidden(token_id)
+
+    def _ids(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        if len(text) <= PART:
+            return _ids(tokenizer, text)
+        ids: list[int] = []
+        for part in parts(text, self._word_ends):
+            ids += _ids(tokenizer, part)
+        return ids
+
+    @cached_property
+    def _word_ends(self) -> str:
+        """Characters before which a long text may be divided; looked for when the first one comes."""
+        added = [token.content for token in self._marked.get_added_tokens_decoder().values()]
+        if self._cuts_words:
+            return word_ends(added)
+        model = self._plain.model
+        if isinstance(self._plain.normalizer, normalizers.Sequence) or not model.byte_fallback:
+            return ""  # each part would get a space before it, or what is unknown would not be joined across parts
+        return word_ends([*added, *(text.replace("▁", " ") for text in self._plain.get_vocab())])
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:

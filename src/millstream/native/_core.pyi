@@ -55,6 +55,7 @@ class Model:
         logits: NDArray[np.float32] | None = None,
         hidden_rows: NDArray[np.int32] | None = None,
         hidden: NDArray[np.float32] | None = None,
+        scores: TokenScores | None = None,
     ) -> None:
         """Run one step without the GIL.
 
@@ -65,6 +66,9 @@ class Model:
 
         hidden_rows [H], at most T of them: rows whose final-normed hidden states go to hidden [H, hidden size]; they
         are what the output head reads, before it quantises them. Both are given or neither.
+
+        scores: rows whose next token is known, at most T of them; nothing is sampled there. ``max_rows`` bounds the
+        logits that exist at a time, not the number of these rows.
         """
 
 class SamplingBatch:
@@ -108,6 +112,21 @@ class SampleOutput:
         self,
         *,
         tokens: NDArray[np.int32],
+        logprobs: NDArray[np.float32],
+        top_ids: NDArray[np.int32],
+        top_logprobs: NDArray[np.float32],
+    ) -> None: ...
+
+class TokenScores:
+    """Rows of a step whose next token is known: which rows [N] and which tokens, ``targets`` [N]; and where the step
+    writes what the model gave those tokens, logprobs [N], and the best, top_ids and top_logprobs [N, K] (K may be 0;
+    places that the vocabulary cannot fill hold id -1 and -inf). The same bits that a sampled row reports."""
+
+    def __init__(
+        self,
+        *,
+        rows: NDArray[np.int32],
+        targets: NDArray[np.int32],
         logprobs: NDArray[np.float32],
         top_ids: NDArray[np.int32],
         top_logprobs: NDArray[np.float32],

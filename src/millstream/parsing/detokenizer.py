@@ -18,10 +18,12 @@ class Detokenizer:
 
     __slots__ = ("_decoder", "_partial", "_table")
 
-    def __init__(self, table: TokenTable) -> None:
+    def __init__(self, table: TokenTable, held: bytes = b"") -> None:
+        """``held``: the beginning of a character that the first token may complete."""
         self._table = table
         self._decoder = _new_decoder("replace")
-        self._partial = False
+        self._decoder.decode(held)
+        self._partial = bool(held)
 
     def push(self, token_id: int) -> tuple[str, bool]:
         """The text that became certain with this token, and whether the token is a control token. That text stands

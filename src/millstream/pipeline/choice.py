@@ -61,6 +61,7 @@ class ChoiceDecoder:
         parser: splits the text into channels; None: all text is visible.
         parallel_calls: whether a second tool call may follow the first.
         call_id: mints the id of a call for which the model wrote none.
+        held: the beginning of a character that the text before the answer leaves incomplete.
     """
 
     def __init__(
@@ -76,10 +77,11 @@ class ChoiceDecoder:
         parser: Parser | None = None,
         parallel_calls: bool = True,
         call_id: Callable[[], str] = new_call_id,
+        held: bytes = b"",
     ) -> None:
         output = output or Output()
         self._table = table
-        self._detokenizer = Detokenizer(table)
+        self._detokenizer = Detokenizer(table, held)
         self._parser = parser
         self._matcher = StopMatcher(stop or StopStrings(()))
         self._stop_ids = stop_ids
@@ -129,7 +131,8 @@ class ChoiceDecoder:
             if self._want_ids:
                 self._ids.append(token)
             if self._alternatives is not None:
-                self._logprobs.append(self._logprob(token, step.logprobs[index]))
+                entry = token_logprob(self._table, token, step.logprobs[index], self._alternatives)
+                self._logprobs.append(entry)
             if self._take(token):
                 return
         if step.finish is None:
@@ -268,10 +271,12 @@ class ChoiceDecoder:
         self._logprobs.clear()
         return logprobs
 
-    def _logprob(self, token: int, entry: TokenAlternatives) -> TokenLogprob:
-        name = self._table.name
-        top = tuple(
-            TopLogprob(other, *name(other), logprob)
-            for other, logprob in zip(entry.top_ids[: self._alternatives], entry.top_logprobs, strict=False)
-        )
-        return TokenLogprob(token, *name(token), entry.logprob, top, self._table[token] is not None)
+
+def token_logprob(table: TokenTable, token: int, entry: TokenAlternatives, alternatives: int) -> TokenLogprob:
+    """What an engine says of one token, with at most so many alternatives, in words."""
+    name = table.name
+    top = tuple(
+        TopLogprob(other, *name(other), logprob)
+        for other, logprob in zip(entry.top_ids[:alternatives], entry.top_logprobs, strict=False)
+    )
+    return TokenLogprob(token, *name(token), entry.logprob, top, table[token] is not None)

@@ -8,13 +8,15 @@ import struct
 import uuid
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple, get_args
 
 from millstream.engine.protocol import Pooling, SamplingParams, TokenEngine, TokenRequest, TokenStream
 from millstream.ir.errors import ApiError, engine_failed, invalid
 from millstream.ir.provider import Embeddings
 from millstream.ir.request import EmbeddingRequest
 from millstream.models.interfaces import Tokenizer
-from millstream.pipeline.sequences import check_ids
+from millstream.pipeline.bounds import LengthBound
+from millstream.pipeline.prompts import PromptReader, Wire
 
 _IN_FLIGHT = 32
 """Inputs of one request that are in the engine at a time: enough to fill its steps, few enough to leave room in its
@@ -22,61 +24,48 @@ queue for others."""
 
 _TOO_MANY_REQUESTS = 429
 
+_POOLINGS: dict[str, Pooling] = {kind: kind for kind in get_args(Pooling)}
+
+
+class _Input(NamedTuple):
+    ids: list[int]
+
 
 class Embedder:
-    """Answers embedding requests on one engine."""
+    """Answers embedding requests on one engine. ``pooling``: anything but a `Pooling` makes no embeddings."""
 
-    def __init__(self, engine: TokenEngine, tokenizer: Tokenizer, pooling: Pooling) -> None:
+    def __init__(self, engine: TokenEngine, tokenizer: Tokenizer, bound: LengthBound, pooling: str) -> None:
         self._engine = engine
-        self._tokenizer = tokenizer
+        self._reader = PromptReader(tokenizer, bound, engine.info.vocab_size)
         self._pooling = pooling
 
     async def embed(self, request: EmbeddingRequest) -> Embeddings:
         """See `millstream.ir.provider.EmbeddingProvider`."""
-        size = self._engine.info.hidden_size
-        if not size:
+        info = self._engine.info
+        if not info.hidden_size:
             raise ApiError("The engine behind this model makes no embeddings.", status=501)
-        if request.dimensions is not None and not 1 <= request.dimensions <= size:
+        pooling = _POOLINGS.get(self._pooling)
+        if pooling is None:
+            raise _no_vector(self._pooling)
+        if request.dimensions is not None and not 1 <= request.dimensions <= info.hidden_size:
             raise invalid(
-                f"dimensions must be between 1 and {size}, not {request.dimensions}: the model's vectors have {size}.",
+                f"dimensions must be between 1 and {info.hidden_size}, not {request.dimensions}: the model's vectors "
+                f"have {info.hidden_size}.",
                 param="dimensions",
             )
-        prompts = await asyncio.to_thread(self._prompts, request)
-        vectors = await self._vectors(request, prompts)
+        longest = min(info.context_length, info.kv_tokens)
+        inputs = await self._reader.read(request.inputs, self._input, field="input", longest=longest, answered=False)
+        prompts = [each.ids for each in inputs]
+        vectors = await self._vectors(request, prompts, pooling)
         return Embeddings(
             vectors=[_unit(vector, request.dimensions) for vector in vectors],
             prompt_tokens=sum(map(len, prompts)),
         )
 
-    def _prompts(self, request: EmbeddingRequest) -> list[list[int]]:
-        info = self._engine.info
-        longest = min(info.context_length, info.kv_tokens)
-        prompts = []
-        for index, wire in enumerate(request.inputs):
-            path = "input" if len(request.inputs) == 1 else f"input[{index}]"
-            ids = self._encode(wire, path)
-            if len(ids) > longest:
-                raise invalid(
-                    f"This model's maximum context length is {longest} tokens, but {path} has {len(ids)}. Shorten it.",
-                    param=path,
-                    code="context_length_exceeded",
-                )
-            prompts.append(ids)
-        return prompts
+    def _input(self, wire: Wire, path: str) -> _Input:
+        return _Input(self._reader.encode(wire, path))
 
-    def _encode(self, wire: str | tuple[int, ...], path: str) -> list[int]:
-        if not isinstance(wire, str):
-            check_ids(wire, self._engine.info.vocab_size, path)
-            return list(wire)
-        try:
-            ids = self._tokenizer.encode(wire, add_bos=True)
-        except UnicodeEncodeError:
-            raise invalid("The text contains a lone surrogate, which is no character.", param=path) from None
-        if not ids:
-            raise invalid(f"{path} has no tokens.", param=path)
-        return ids
-
-    async def _vectors(self, request: EmbeddingRequest, prompts: Sequence[list[int]]) -> list[bytes]:
+    async def _vectors(self, request: EmbeddingRequest, prompts: Sequence[list[int]], pooling: Pooling) -> list[bytes]:
         """Pooled states in order; inputs are queued a few ahead of the one that is waited for."""
         identity = uuid.uuid4().hex
         streams: deque[TokenStream] = deque()
@@ -97,7 +86,7 @@ class Embedder:
                     max_tokens=0,
                     tenant=request.tenant,
                     priority=request.priority,
-                    pooling=self._pooling,
+                    pooling=pooling,
                 )
                 while True:
                     try:
@@ -122,6 +111,21 @@ async def _pooled(stream: TokenStream) -> bytes:
         if delta.finish is not None and delta.embedding is not None:
             return delta.embedding
     raise engine_failed("The engine ended the request without a vector.")
+
+
+def _no_vector(pooling: str) -> ApiError:
+    """Why a model with such a pooling makes no embeddings."""
+    if pooling == "rank":
+        why = "it ranks pairs of texts (the pooling type in its file is 'rank')"
+    elif pooling == "none":
+        why = "the pooling type in its file is 'none', which gives a vector for each token and none for the text"
+    else:
+        why = f"the pooling type in its file is {pooling!r}, which is not known"
+    return ApiError(
+        f"This model makes no embeddings: {why}. `--pooling mean`, `cls` or `last` makes the server make some.",
+        code="embeddings_unsupported",
+        status=501,
+    )
 
 
 def _unit(vector: bytes, dimensions: int | None) -> bytes:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from millstream.engine.protocol import Pooling, TokenEngine, TokenRequest
+from millstream.engine.protocol import TokenEngine, TokenRequest
 from millstream.ir.channel import merge
 from millstream.ir.errors import context_length_exceeded, invalid, model_not_found
 from millstream.ir.guard import guard
@@ -62,12 +62,12 @@ class LocalProvider:
         tool_format: str | None = None,
         reasoning_format: str | None = None,
         refusals: bool = False,
-        pooling: Pooling = "mean",
+        pooling: str = "mean",
     ) -> None:
         """``name``: what clients call the model (None: the engine's own). ``created``: Unix seconds (None: now).
         ``tool_format`` and ``reasoning_format`` are names of `millstream.parsing.registry` (None: what the template
         teaches). ``refusals``: tell answers that decline as such (`millstream.parsing.refusal`). ``pooling``: how
-        hidden states become an embedding.
+        hidden states become an embedding; for anything but a `Pooling` none are made.
 
         Raises:
             ValueError: there is no format of such a name.
@@ -86,7 +86,7 @@ class LocalProvider:
         self._name = name or engine.info.model
         self._created = int(time.time()) if created is None else created
         self._completer = Completer(engine, tokenizer, self._table, self._bound)
-        self._embedder = Embedder(engine, tokenizer, pooling)
+        self._embedder = Embedder(engine, tokenizer, self._bound, pooling)
 
     def models(self) -> list[ModelCard]:
         return [ModelCard(id=self._name, created=self._created, context_length=self._engine.info.context_length)]
@@ -198,8 +198,7 @@ class LocalProvider:
         try:
             if len(text) < LONG_TEXT:
                 return self._tokenizer.encode(text, add_bos=add_bos)
-            if context is not None:
-                await self._bound.check(text, context, param=param)
+            await self._bound.check(text, None if context is None else context - 1, param=param)
             return await beside(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning, Refusal, Start
+from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning, Start
 from millstream.ir.provider import DeltaStream
 
 
@@ -19,14 +19,17 @@ class BestOf:
 
     Nothing is known of the order before the last candidate has ended, so all are read to their end first. The tokens
     of those that are dropped are counted in the usage of the best. ``logprobs``: whether the request asked for the log
-    probabilities that ranking needs in any case.
+    probabilities that ranking needs in any case. ``scored``: whether those of the prompt come before them.
     """
 
-    def __init__(self, candidates: Sequence[DeltaStream], *, n: int, prompt: int, logprobs: bool) -> None:
+    def __init__(
+        self, candidates: Sequence[DeltaStream], *, n: int, prompt: int, logprobs: bool, scored: bool = False
+    ) -> None:
         self._candidates = candidates
         self._n = n
         self._prompt = prompt
         self._logprobs = logprobs
+        self._scored = scored
         self._ready: deque[Delta] | None = None
         self._reading: asyncio.Future[list[list[Delta]]] | None = None
 
@@ -52,7 +55,9 @@ class BestOf:
         for deltas in drawn:
             if isinstance(deltas[-1], Error):
                 return [deltas[-1]]
-        ranked = sorted(drawn, key=mean_logprob, reverse=True)  # stable: of equals the first drawn
+        skip = next((each.prompt_tokens for each in drawn[0] if isinstance(each, Start)), 0) if self._scored else 0
+        # The sort is stable: of equals the first drawn.
+        ranked = sorted(drawn, key=lambda deltas: mean_logprob(deltas, skip=skip), reverse=True)
         dropped = sum(_completion_tokens(deltas) for deltas in ranked[self._n :])
         out: list[Delta] = [replace(delta, prompt=self._prompt) for delta in drawn[0] if isinstance(delta, Start)]
         for index, deltas in enumerate(ranked[: self._n]):
@@ -73,15 +78,11 @@ class BestOf:
         return out
 
 
-def mean_logprob(deltas: Sequence[Delta]) -> float:
-    """Mean log probability of the tokens of a whole stream; minus infinity if it has none."""
+def mean_logprob(deltas: Sequence[Delta], *, skip: int = 0) -> float:
+    """Mean log probability of the tokens of a whole stream but the first ``skip``; minus infinity if there are none."""
     values = [
-        entry.logprob
-        for delta in deltas
-        if not isinstance(delta, Start | Refusal | Error)
-        for entry in getattr(delta, "logprobs", ())
-        if not math.isnan(entry.logprob)
-    ]
+        entry.logprob for delta in deltas if isinstance(delta, Content | Reasoning | Finish) for entry in delta.logprobs
+    ][skip:]
     return math.fsum(values) / len(values) if values else -math.inf
 
 

@@ -80,6 +80,7 @@ def token_requests(
     room: int,
     params: SamplingParams,
     grammar: str | None = None,
+    prompt_logprobs: int | None = None,
 ) -> list[TokenRequest]:
     """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
     sampling = request.sampling
@@ -97,6 +98,7 @@ def token_requests(
             tenant=request.tenant,
             priority=request.priority,
             grammar=grammar,
+            prompt_logprobs=prompt_logprobs,
         )
         for choice in range(count)
     ]

@@ -27,12 +27,16 @@ class Pool:
         self._sum = None
         self._count = 0
 
-    def rows(self, count: int, *, last: bool) -> int:
-        """How many of a chunk's ``count`` trailing rows are needed; ``last``: the chunk ends the prompt."""
-        return count if self.kind == "mean" else int(last)
+    def rows(self, count: int, *, first: bool, last: bool) -> int:
+        """How many of a chunk's ``count`` trailing rows are needed; ``first`` and ``last``: of the prompt's chunks."""
+        if self.kind == "last":
+            return int(last)
+        return count if first or self.kind == "mean" else 0
 
     def add(self, hidden: NDArray[np.float32]) -> None:
         """Hidden states [rows, hidden size]."""
+        if self.kind == "cls":
+            hidden = hidden[:1]
         for row in hidden:
             if self._sum is None:
                 self._sum = row.astype("f8")

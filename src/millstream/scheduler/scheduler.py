@@ -16,8 +16,7 @@ import msgspec
 
 from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
 from millstream.scheduler.blocks import BlockPool, chain_digest
-from millstream.scheduler.pooling import Pool
-from millstream.scheduler.sequence import Constraint, Sequence
+from millstream.scheduler.sequence import NO_POSITIONS, Constraint, Sequence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,22 +38,26 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 class Chunk(msgspec.Struct, frozen=True):
     """Work of one sequence in one step: its tokens from ``start`` on, ``count`` of them. ``sample``: the last one's
-    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted."""
+    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted. ``score``: positions whose
+    logits tell the log probability of the token that follows, which is known."""
 
     sequence: Sequence
     start: int
     count: int
     sample: bool
     hidden: int = 0
+    score: range = NO_POSITIONS
 
 
 class Sampled(msgspec.Struct, frozen=True):
     """What a step drew: for each chunk with ``sample``, in order, a token and, if asked for, its log probabilities; for
-    each chunk with ``hidden``, in order, these rows [hidden, hidden size]."""
+    each chunk with ``hidden``, in order, these rows [hidden, hidden size]; for each chunk with ``score``, in order, the
+    log probabilities of the tokens that follow these positions."""
 
     tokens: list[int]
     logprobs: list[TokenAlternatives | None]
     hidden: list[NDArray[np.float32]] = []
+    scores: list[list[TokenAlternatives]] = []
 
 
 class QueueFull(Exception):
@@ -86,7 +89,7 @@ class Scheduler:
         """
         longest = len(request.prompt) + request.max_tokens
         capacity = self.config.kv_blocks * self.config.block_size
-        if not request.prompt or (request.pooling is None and request.max_tokens <= len(request.output)):
+        if not request.prompt or (not request.only_read and request.max_tokens <= len(request.output)):
             raise ValueError("a request needs at least one prompt token and one token to generate")
         if longest > capacity:
             raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
@@ -136,7 +139,7 @@ class Scheduler:
         self._steps += 1
         deltas: list[TokenDelta] = []
         row = 0
-        hidden = iter(sampled.hidden)
+        hidden, scores = iter(sampled.hidden), iter(sampled.scores)
         for chunk in chunks:
             sequence = chunk.sequence
             sequence.computed = chunk.start + chunk.count
@@ -144,13 +147,15 @@ class Scheduler:
             delta = None
             if chunk.hidden and sequence.pool is not None:
                 sequence.pool.add(next(hidden))
-            if sequence.pool is not None and not sequence.pending:
-                delta = self._finish_pooling(sequence, sequence.pool)
+            if sequence.request.only_read and not sequence.pending:
+                delta = self._finish_reading(sequence)
             elif chunk.sample:
                 delta = self._append(sequence, sampled.tokens[row], sampled.logprobs[row])
                 row += 1
             elif not sequence.announced:
                 delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
+            if chunk.score:
+                delta = self._scored(chunk, next(scores), delta)
             if delta is not None:
                 sequence.announced = True
                 deltas.append(delta)
@@ -214,9 +219,7 @@ class Scheduler:
         """
         pool = self.pool
         tenant = sequence.request.tenant
-        # The cache holds keys and values, not the hidden states that a mean is made of.
-        lookup = self.config.prefix_cache and sequence.request.pooling != "mean"
-        shared, digest = pool.match(tenant, sequence.tokens) if lookup else ([], b"")
+        shared, digest = pool.match(tenant, sequence.cacheable) if self.config.prefix_cache else ([], b"")
         needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
         spare = len(self.running)
         if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
@@ -265,11 +268,23 @@ class Scheduler:
             cached_tokens=sequence.cached_tokens,
         )
 
-    def _finish_pooling(self, sequence: Sequence, pool: Pool) -> TokenDelta:
+    def _finish_reading(self, sequence: Sequence) -> TokenDelta:
+        """The end of a sequence of which nothing is generated."""
         self.running.remove(sequence)
         self._free(sequence)
-        embedding, cached = pool.result(), sequence.cached_tokens
-        return TokenDelta(id=sequence.id, finish="stop", cached_tokens=cached, embedding=embedding)
+        cached = sequence.cached_tokens
+        if sequence.pool is None:
+            return TokenDelta(id=sequence.id, finish="length", cached_tokens=cached)
+        return TokenDelta(id=sequence.id, finish="stop", cached_tokens=cached, embedding=sequence.pool.result())
+
+    @staticmethod
+    def _scored(chunk: Chunk, scores: list[TokenAlternatives], delta: TokenDelta | None) -> TokenDelta:
+        """What a step told of a sequence, with log probabilities of its prompt."""
+        sequence = chunk.sequence
+        sequence.scored = chunk.score.stop
+        if delta is None:
+            delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
+        return msgspec.structs.replace(delta, prompt_logprobs=scores)
 
     def _register(self, sequence: Sequence) -> None:
         """Tell the prefix cache of the blocks that this step filled."""
@@ -291,9 +306,12 @@ class Scheduler:
 def _chunk(sequence: Sequence, count: int) -> Chunk:
     """The next ``count`` tokens of a sequence."""
     last = count == sequence.pending
-    if sequence.pool is None:
-        return Chunk(sequence, sequence.computed, count, last)
-    return Chunk(sequence, sequence.computed, count, False, sequence.pool.rows(count, last=last))
+    if sequence.pool is not None:
+        return Chunk(
+            sequence, sequence.computed, count, False, sequence.pool.rows(count, first=not sequence.computed, last=last)
+        )
+    sample = last and not sequence.request.only_read
+    return Chunk(sequence, sequence.computed, count, sample, score=sequence.to_score(count))
 
 
 def _rank(sequence: Sequence) -> tuple[int, int]:

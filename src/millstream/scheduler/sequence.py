@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.engine.protocol import TokenRequest
@@ -10,6 +11,9 @@ from millstream.scheduler.pooling import Pool
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+NO_POSITIONS = range(0)
 
 
 class Constraint(Protocol):
@@ -55,6 +59,7 @@ class Sequence:
         "prompt_length",
         "registered",
         "request",
+        "scored",
         "tokens",
     )
 
@@ -72,6 +77,8 @@ class Sequence:
         self.digest = b""
         self.announced = False
         """Whether the client was told that prefill began."""
+        self.scored = request.scored
+        """Prompt tokens after the first whose log probabilities were reported."""
         self.pool = Pool(request.pooling) if request.pooling is not None else None
         sampling = request.sampling
         penalised = sampling.repetition_penalty != 1.0 or sampling.presence_penalty or sampling.frequency_penalty
@@ -94,6 +101,25 @@ class Sequence:
     def pending(self) -> int:
         """Tokens that the next steps must run before another token can be sampled."""
         return len(self.tokens) - self.computed
+
+    @property
+    def cacheable(self) -> SequenceOf[int]:
+        """The leading tokens whose keys and values may be taken from the prefix cache, but for the last of them: the
+        cache holds no hidden states, which vectors are made of, and no logits, which log probabilities are made of."""
+        if self.pool is not None:
+            return self.tokens if self.pool.kind == "last" else []
+        return self.tokens[: self.scored + 1] if self.unscored else self.tokens
+
+    @property
+    def unscored(self) -> bool:
+        """Whether log probabilities of the prompt are still to be reported."""
+        return self.request.prompt_logprobs is not None and self.scored < self.prompt_length - 1
+
+    def to_score(self, count: int) -> range:
+        """Positions among the next ``count`` whose logits tell the log probability of the prompt token that follows."""
+        if not self.unscored:
+            return NO_POSITIONS
+        return range(max(self.computed, self.scored), min(self.computed + count, self.prompt_length - 1))
 
     @property
     def output_length(self) -> int:

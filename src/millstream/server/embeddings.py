@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from millstream.ir.errors import ApiError
 from millstream.ir.provider import EmbeddingProvider, Provider
+from millstream.server.decoding import decoded
 from millstream.server.metrics import Metrics
 from millstream.server.replies import Reply, ReplyRoute
 from millstream.server.settings import Settings
@@ -28,7 +29,7 @@ class EmbeddingRoutes:
         return [Route(PATH, route, methods=["POST"])]
 
     async def embed(self, body: bytes, tenant: str) -> Reply:
-        call = openai_embeddings.decode(body, tenant)
+        call = await decoded(len(body), openai_embeddings.decode, body, tenant)
         if not isinstance(self._provider, EmbeddingProvider):
             raise ApiError("What answers here makes no embeddings.", status=501)
         return openai_embeddings.encode(await self._provider.embed(call.request), call), ()

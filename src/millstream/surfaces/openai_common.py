@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import secrets
 import time
@@ -93,6 +94,7 @@ class LegacyLogprobs:
 
     def __init__(self) -> None:
         self._characters = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def body(self, entries: Iterable[TokenLogprob]) -> dict[str, Any]:
         """The lists for the next tokens of the choice."""
@@ -114,13 +116,14 @@ class LegacyLogprobs:
         return {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets}
 
     def _offset(self, entry: TokenLogprob) -> int:
-        if not entry.shown:
-            return self._characters
-        token = entry.bytes
-        # A token that begins inside a character belongs to the character that an earlier token began.
-        inside = bool(token) and token[0] & 0xC0 == 0x80 and self._characters > 0
-        offset = self._characters - inside
-        self._characters += sum(byte & 0xC0 != 0x80 for byte in token)
+        token = entry.bytes if entry.shown else b""
+        if not entry.shown or (token and token[0] & 0xC0 != 0x80):
+            # A character that is cut short by another, or by a control token, is U+FFFD in the text.
+            self._characters += len(self._decoder.decode(b"", True))
+            self._decoder.reset()
+        # A token that goes on within a character stands where this begins.
+        offset = self._characters
+        self._characters += len(self._decoder.decode(token))
         return offset
 
 

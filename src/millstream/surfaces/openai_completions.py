@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.ir.deltas import Content, Delta, Error, Finish, Reasoning
-from millstream.ir.errors import invalid, missing
+from millstream.ir.errors import invalid
 from millstream.ir.fold import Answer, ChoiceAnswer, Text, Thinking, UsageCounter
 from millstream.ir.request import CompletionRequest, Output
 from millstream.surfaces.openai_common import (
@@ -27,8 +27,8 @@ from millstream.surfaces.openai_params import (
     require_model,
     sampling,
     stream_flags,
-    token_ids,
 )
+from millstream.surfaces.openai_prompts import read_prompts
 from millstream.surfaces.sse import comment
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
@@ -59,7 +59,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
     if wire.logprobs is not None and not 0 <= wire.logprobs <= limits.top_logprobs:
         raise invalid(f"logprobs must be between 0 and {limits.top_logprobs}.", param="logprobs")
     ids = bool(wire.return_token_ids)
-    prompts = _prompts(wire.prompt)
+    prompts = read_prompts("prompt", wire.prompt, may_be_empty=True)
     n = choice_count(wire.n, limits)
     request = CompletionRequest(
         model=require_model(wire.model),
@@ -109,35 +109,6 @@ def _check_size(request: CompletionRequest, limits: Limits) -> None:
             f"request may ask for {limits.sequences}. Send more requests with fewer prompts.",
             param="prompt",
         )
-
-
-def _prompts(wire: str | list[Any] | None) -> tuple[str | tuple[int, ...], ...]:
-    """The prompts of the four forms: a string, strings, token ids, lists of token ids."""
-    if wire is None:
-        raise missing("prompt")
-    if wire == []:
-        raise invalid("prompt must not be an empty list.", param="prompt")
-    if isinstance(wire, str):
-        return (wire,)
-    if not isinstance(wire[0], str | list):
-        return (_token_ids(wire, "prompt"),)
-    return tuple(_prompt(item, type(wire[0]), f"prompt[{position}]") for position, item in enumerate(wire))
-
-
-def _prompt(item: Any, kind: type[Any], path: str) -> str | tuple[int, ...]:
-    if not isinstance(item, kind):
-        expected = "a string" if kind is str else "a list of token ids"
-        raise invalid(f"{path}: expected {expected}, as the first prompt is one.", param=path)
-    if isinstance(item, str):
-        return item
-    return _token_ids(item, path)
-
-
-def _token_ids(wire: list[Any], path: str) -> tuple[int, ...]:
-    for position, token in enumerate(wire):
-        if not isinstance(token, int) or isinstance(token, bool):
-            raise invalid(f"{path}[{position}]: expected a token id.", param=f"{path}[{position}]")
-    return token_ids(path, wire)
 
 
 def stream_encoder(

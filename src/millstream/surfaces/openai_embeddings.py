@@ -12,7 +12,8 @@ from millstream.ir.errors import invalid
 from millstream.ir.provider import Embeddings
 from millstream.ir.request import EmbeddingRequest
 from millstream.surfaces.openai_fields import EMBEDDING_FIELDS
-from millstream.surfaces.openai_params import decode_body, require_model, token_ids
+from millstream.surfaces.openai_params import decode_body, require_model
+from millstream.surfaces.openai_prompts import read_prompts
 
 NAME = "embeddings"
 MAX_INPUTS = 2048
@@ -41,7 +42,7 @@ def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
         ApiError: 400 with the path of the field at fault.
     """
     wire = decode_body(body, EmbeddingBody, EMBEDDING_FIELDS)
-    inputs = _inputs(wire.input)
+    inputs = read_prompts("input", wire.input, may_be_empty=False, most=MAX_INPUTS)
     if wire.dimensions is not None and wire.dimensions < 1:
         raise invalid(f"dimensions must be at least 1, got {wire.dimensions}.", param="dimensions")
     request = EmbeddingRequest(
@@ -59,31 +60,6 @@ def encode(answer: Embeddings, call: EmbeddingCall) -> dict[str, object]:
     ]
     usage = {"prompt_tokens": answer.prompt_tokens, "total_tokens": answer.prompt_tokens}
     return {"object": "list", "data": data, "model": call.request.model, "usage": usage}
-
-
-def _inputs(wire: str | list[Any] | None) -> tuple[str | tuple[int, ...], ...]:
-    """The inputs of the four forms: a string, strings, token ids, lists of token ids."""
-    if wire is None:
-        raise invalid("input is required.", param="input", code="missing_required_parameter")
-    if isinstance(wire, list) and wire and isinstance(wire[0], str | list):
-        if len(wire) > MAX_INPUTS:
-            raise invalid(f"input: at most {MAX_INPUTS} entries are allowed, got {len(wire)}.", param="input")
-        return tuple(_input(item, type(wire[0]), f"input[{index}]") for index, item in enumerate(wire))
-    return (_input(wire, type(wire), "input"),)
-
-
-def _input(item: Any, kind: type[Any], path: str) -> str | tuple[int, ...]:
-    if not isinstance(item, kind):
-        expected = "a string" if kind is str else "a list of token ids"
-        raise invalid(f"{path}: expected {expected}, as the first entry is one.", param=path)
-    if not item:
-        raise invalid(f"{path} must not be empty.", param=path)
-    if isinstance(item, str):
-        return item
-    for position, token in enumerate(item):
-        if not isinstance(token, int) or isinstance(token, bool):
-            raise invalid(f"{path}[{position}]: expected a token id.", param=f"{path}[{position}]")
-    return token_ids(path, item)
 
 
 def _floats(vector: bytes) -> list[float]:

@@ -132,13 +132,16 @@ COMPLETION_FIELDS = field_table(
         honoured(
             "prompt",
             "Required: a string, a list of strings, a list of token ids, or a list of such lists. Choice `c` of prompt "
-            "`p` has index `p * n + c`. Prompts times `n` (or `best_of`) may be 128 at most.",
+            '`p` has index `p * n + c`. Prompts times `n` (or `best_of`) may be 128 at most. An empty prompt (`""`, '
+            '`[""]`, `[[]]`) begins a text, if the model has a token for that; an empty list (`[]`) is refused.',
         ),
         honoured("max_tokens", "At least 1; default 16. With `echo` also 0: the prompt and nothing else."),
         *SAMPLING,
         *_OUTPUT,
         honoured("logprobs", "Number of alternatives per token, 0 to 20."),
-        honoured("echo", "true: each text begins with its prompt. Not together with `logprobs`."),
+        honoured(
+            "echo", "true: each text begins with its prompt; with `logprobs` also the log probabilities of its tokens."
+        ),
         honoured(
             "best_of",
             "Draw so many choices per prompt and answer with the `n` that have the highest mean log probability, best "
@@ -161,8 +164,8 @@ EMBEDDING_FIELDS = field_table(
     (
         honoured(
             "input",
-            "Required: a string, a list of strings, a list of token ids, or a list of such lists; none empty, 2048 at "
-            "most, each no longer than the context.",
+            "Required: a string, a list of strings, a list of token ids, or a list of such lists; 2048 at most, each "
+            'no longer than the context. What is empty (`""`, `[""]`, `[[]]`, `[]`) is refused.',
         ),
         honoured("model", "Required; one of `/v1/models`."),
         honoured("encoding_format", "`float` (default), or `base64`: the vector as little-endian float32."),

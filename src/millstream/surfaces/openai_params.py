@@ -22,6 +22,7 @@ FIELD_BYTES = {
     "logit_bias": 2 * 1024 * 1024,
     "metadata": 128 * 1024,
     "stop_token_ids": 256 * 1024,
+    "tokens": 8 * 1024 * 1024,
 }
 """Fields whose values become many small objects are measured before they are read: to make a million objects stalls
 the whole process."""

@@ -98,7 +98,7 @@ void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const
           const Array<const int32_t, 1>& seq_positions, const Array<const int32_t, 2>& block_tables,
           const Array<const int32_t, 1>& sample_rows, const SamplingArrays& sampling, const OutputArrays& out,
           const std::optional<Array<float, 2>>& logits, const std::optional<Array<const int32_t, 1>>& hidden_rows,
-          const std::optional<Array<float, 2>>& hidden) {
+          const std::optional<Array<float, 2>>& hidden, const ScoreArrays* scores) {
     const size_t rows = sample_rows.shape(0);
     if (rows > 1 << 20) throw nb::value_error("sample_rows has too many entries");
     sampling.require(static_cast<int>(rows), model.vocab());
@@ -119,6 +119,7 @@ void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const
                           .table_width = static_cast<int>(block_tables.shape(1)),
                           .sampling = sampling.view(),
                           .out = out.view(),
+                          .scores = scores ? scores->view() : ScoreBatch{},
                           .logits = logits ? logits->data() : nullptr,
                           .hidden = hidden ? hidden->data() : nullptr};
     const nb::gil_scoped_release release;
@@ -153,5 +154,5 @@ NB_MODULE(_core, m) {
         .def("step", &millstream::step, "tokens"_a.noconvert(), "seq_starts"_a.noconvert(), "seq_positions"_a.noconvert(),
              "block_tables"_a.noconvert(), "sample_rows"_a.noconvert(), "sampling"_a, "out"_a,
              "logits"_a.noconvert() = nb::none(), "hidden_rows"_a.noconvert() = nb::none(),
-             "hidden"_a.noconvert() = nb::none());
+             "hidden"_a.noconvert() = nb::none(), "scores"_a.none() = nb::none());
 }

@@ -116,6 +116,23 @@ void make_output(OutputArrays* self, nb::handle tokens, nb::handle logprobs, nb:
   new (self) OutputArrays(std::move(a));
 }
 
+void make_scores(ScoreArrays* self, nb::handle rows, nb::handle targets, nb::handle logprobs, nb::handle top_ids,
+                 nb::handle top_logprobs) {
+  ScoreArrays a{
+      .rows = array<const int32_t, 1>(rows, "rows"),
+      .targets = array<const int32_t, 1>(targets, "targets"),
+      .logprobs = array<float, 1>(logprobs, "logprobs"),
+      .top_ids = array<int32_t, 2>(top_ids, "top_ids"),
+      .top_logprobs = array<float, 2>(top_logprobs, "top_logprobs"),
+  };
+  expect_size(a.targets.shape(0), a.rows.shape(0), "targets");
+  expect_size(a.logprobs.shape(0), a.rows.shape(0), "logprobs");
+  expect_size(a.top_ids.shape(0), a.rows.shape(0), "top_ids");
+  expect_size(a.top_logprobs.shape(0), a.rows.shape(0), "top_logprobs");
+  expect_size(a.top_logprobs.shape(1), a.top_ids.shape(1), "top_logprobs (width)");
+  new (self) ScoreArrays(std::move(a));
+}
+
 void sample(nb::handle logits_object, const SamplingArrays& sampling, const OutputArrays& out) {
   const auto logits = array<const float, 2>(logits_object, "logits");
   const int rows = size_of(logits), vocab = static_cast<int>(logits.shape(1));
@@ -192,6 +209,18 @@ void OutputArrays::require(int rows, const SamplingArrays& sampling) const {
       refuse("top_ids: no room for " + std::to_string(sampling.logprobs.data()[r]) + " alternatives");
 }
 
+ScoreBatch ScoreArrays::view() const {
+  return {
+      .count = size_of(rows),
+      .top_width = static_cast<int>(top_ids.shape(1)),
+      .rows = rows.data(),
+      .targets = targets.data(),
+      .logprobs = logprobs.data(),
+      .top_ids = top_ids.data(),
+      .top_logprobs = top_logprobs.data(),
+  };
+}
+
 void bind_sampler(nb::module_& m) {
   nb::class_<SamplingArrays>(m, "SamplingBatch")
       .def("__init__", &make_sampling, nb::kw_only(), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
@@ -202,6 +231,9 @@ void bind_sampler(nb::module_& m) {
   nb::class_<OutputArrays>(m, "SampleOutput")
       .def("__init__", &make_output, nb::kw_only(), nb::arg("tokens"), nb::arg("logprobs"), nb::arg("top_ids"),
            nb::arg("top_logprobs"));
+  nb::class_<ScoreArrays>(m, "TokenScores")
+      .def("__init__", &make_scores, nb::kw_only(), nb::arg("rows"), nb::arg("targets"), nb::arg("logprobs"),
+           nb::arg("top_ids"), nb::arg("top_logprobs"));
   m.def("sample", &sample, nb::arg("logits"), nb::arg("sampling"), nb::arg("out"));
   m.def("philox", &uniform, nb::arg("seed"), nb::arg("choice"), nb::arg("position"));
 }

@@ -43,6 +43,16 @@ struct OutputArrays {
   void require(int rows, const SamplingArrays& sampling) const;
 };
 
+// Python's TokenScores.
+struct ScoreArrays {
+  Array<const int32_t, 1> rows, targets;
+  Array<float, 1> logprobs;
+  Array<int32_t, 2> top_ids;
+  Array<float, 2> top_logprobs;
+
+  ScoreBatch view() const;
+};
+
 void bind_sampler(nanobind::module_& m);
 
 }  // namespace millstream

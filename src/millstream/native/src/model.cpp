@@ -78,6 +78,12 @@ void Model::check(const StepInput& in) const {
     require(static_cast<int64_t>(in.hidden_rows.size()) <= tokens, "hidden_rows has more entries than there are tokens");
     for (const int32_t row : in.hidden_rows)
         if (row < 0 || row >= tokens) fail("hidden row " + std::to_string(row) + " is not a token of this step");
+    require(in.scores.count <= tokens, "scores has more entries than there are tokens");
+    for (int i = 0; i < in.scores.count; ++i) {
+        const int32_t row = in.scores.rows[i], target = in.scores.targets[i];
+        if (row < 0 || row >= tokens) fail("scored row " + std::to_string(row) + " is not a token of this step");
+        if (target < 0 || target >= config_.vocab) fail("target " + std::to_string(target) + " is not in the vocabulary");
+    }
 }
 
 // Cuts sequences into the row blocks of attention.

@@ -20,6 +20,7 @@ struct StepInput {
     int table_width = 0;
     SamplingBatch sampling{};
     SampleOutput out{};
+    ScoreBatch scores{};
     float* logits = nullptr;
     float* hidden = nullptr;
 };

@@ -96,20 +96,29 @@ double log_sum(const float* x, int vocab, float best) {
   return log_positive(static_cast<double>(mass) * 0x1p-40);
 }
 
-float log_probability(float logit, float best, double log_of_sum) {
-  if (!(logit > -kInfinity)) return -kInfinity;
-  const double distance = logit == best ? 0.0 : static_cast<double>(logit) - best;
-  return static_cast<float>(distance - log_of_sum);
-}
+// What turns the logits of a row into log probabilities.
+struct Normalizer {
+  Normalizer(const float* raw, int vocab)
+      : best(argmax(raw, vocab).logit), log_of_sum(best > -kInfinity ? log_sum(raw, vocab, best) : 0.0) {}
 
-void write_top(const float* raw, int vocab, float best, double log_of_sum, int asked, int32_t* ids, float* logprobs,
+  float log_probability(float logit) const {
+    if (!(logit > -kInfinity)) return -kInfinity;
+    const double distance = logit == best ? 0.0 : static_cast<double>(logit) - best;
+    return static_cast<float>(distance - log_of_sum);
+  }
+
+  float best;
+  double log_of_sum;
+};
+
+void write_top(const float* raw, int vocab, const Normalizer& normalizer, int asked, int32_t* ids, float* logprobs,
                int width, Candidate* found) {
   const int k = std::min({asked, width, vocab});
   const int count = k > 0 ? select_best(raw, vocab, k, found) : 0;
   std::sort(found, found + count, better);
   for (int i = 0; i < width; ++i) {
     ids[i] = i < count ? found[i].id : -1;
-    logprobs[i] = i < count ? log_probability(found[i].logit, best, log_of_sum) : -kInfinity;
+    logprobs[i] = i < count ? normalizer.log_probability(found[i].logit) : -kInfinity;
   }
 }
 
@@ -278,14 +287,21 @@ void sample_row(float* logits, int vocab, const SamplingBatch& batch, int r, con
     return;
   }
   const float* raw = std::copy_n(logits, vocab, scratch.raw.data()) - vocab;
-  const float best = argmax(raw, vocab).logit;
-  const double log_of_sum = best > -kInfinity ? log_sum(raw, vocab, best) : 0.0;
+  const Normalizer normalizer(raw, vocab);
   const int64_t top = static_cast<int64_t>(r) * out.top_width;
-  write_top(raw, vocab, best, log_of_sum, asked, out.top_ids + top, out.top_logprobs + top, out.top_width,
+  write_top(raw, vocab, normalizer, asked, out.top_ids + top, out.top_logprobs + top, out.top_width,
             scratch.candidates.data());
   const int32_t token = choose(logits, vocab, batch, r, scratch);
   out.tokens[r] = token;
-  out.logprobs[r] = token < 0 ? -kInfinity : log_probability(raw[token], best, log_of_sum);
+  out.logprobs[r] = token < 0 ? -kInfinity : normalizer.log_probability(raw[token]);
+}
+
+void score_row(const float* logits, int vocab, const ScoreBatch& batch, int i, SamplerScratch& scratch) noexcept {
+  const Normalizer normalizer(logits, vocab);
+  const int64_t top = static_cast<int64_t>(i) * batch.top_width;
+  write_top(logits, vocab, normalizer, batch.top_width, batch.top_ids + top, batch.top_logprobs + top, batch.top_width,
+            scratch.candidates.data());
+  batch.logprobs[i] = normalizer.log_probability(logits[batch.targets[i]]);
 }
 
 }  // namespace millstream

@@ -40,6 +40,17 @@ struct SampleOutput {
   int top_width;
 };
 
+// Rows of which the next token is known: what a step is asked (rows of the step, targets) and where it answers. Flat
+// arrays of `count` entries, the top lists [count, top_width]; unused places of a top list hold id -1 and -inf.
+struct ScoreBatch {
+  int count;
+  int top_width;
+  const int32_t *rows, *targets;
+  float* logprobs;
+  int32_t* top_ids;
+  float* top_logprobs;
+};
+
 struct Candidate {
   float logit;
   int32_t id;
@@ -58,5 +69,9 @@ struct SamplerScratch {
 // Samples row r of the batch from `logits` [vocab], which may be overwritten. Allocates nothing.
 void sample_row(float* logits, int vocab, const SamplingBatch& batch, int r, const SampleOutput& out,
                 SamplerScratch& scratch) noexcept;
+
+// The log probability of the known token of entry i and the best alternatives, with the bits that a sampled row of the same
+// logits [vocab] reports. The target must be in the vocabulary. Allocates nothing.
+void score_row(const float* logits, int vocab, const ScoreBatch& batch, int i, SamplerScratch& scratch) noexcept;
 
 }  // namespace millstream

@@ -35,6 +35,7 @@ void Step::run(int thread) noexcept {
     }
     report_hidden();
     sample(thread);
+    score(thread);
 }
 
 // x = embedding rows, cosines and sines of every position, and the first norm.
@@ -310,31 +311,50 @@ void Step::report_hidden() {
     });
 }
 
-// Output head, soft cap and sampler for the rows asked for.
-void Step::sample(int thread) {
+// take(i, logits) for every row asked for, whoever of the threads is free. The logits of at most max_rows rows exist at a
+// time, however many are asked for.
+template <class Take>
+void Step::each_logits(std::span<const int32_t> rows, Take&& take) {
     const ModelConfig& config = model_.config_;
     const Matrix& head = model_.weights_.head(config);
-    const int rows = static_cast<int>(in_.sample_rows.size());
-    if (rows == 0) return;
     const ActivationsView final = work_.final.view(hidden_);
-    pool_.for_each(rows, 4, [&](int begin, int end) {
-        for (int r = begin; r < end; ++r)
-            kernels_.rms_norm(work_.x.data() + in_.sample_rows[static_cast<size_t>(r)] * work_.x_stride,
-                              model_.weights_.output_norm.data(), hidden_, config.norm_eps, final.f32 + r * final.stride);
-        if (head.integer()) kernels_.quantize(final, begin, end, 0, final.groups);
-    });
     const Product logits{&head, work_.logits.data(), work_.logits_stride};
-    multiply(final, rows, &logits, 1);
-    pool_.for_each(rows, 1, [&](int begin, int end) {
-        for (int r = begin; r < end; ++r) {
-            float* row = work_.logits.data() + r * work_.logits_stride;
-            if (config.final_softcap > 0.0f) kernels_.softcap(row, config.final_softcap, config.vocab);
-            if (in_.logits)
-                std::memcpy(in_.logits + static_cast<int64_t>(r) * config.vocab, row,
-                            static_cast<size_t>(config.vocab) * sizeof(float));
-            sample_row(row, config.vocab, in_.sampling, r, in_.out, work_.sampler_scratch[static_cast<size_t>(thread)]);
-        }
+    const int count = static_cast<int>(rows.size()), most = model_.limits_.max_rows;
+    for (int first = 0; first < count; first += most) {
+        const int n = std::min(most, count - first);
+        pool_.for_each(n, 4, [&](int begin, int end) {
+            for (int r = begin; r < end; ++r)
+                kernels_.rms_norm(work_.x.data() + rows[static_cast<size_t>(first + r)] * work_.x_stride,
+                                  model_.weights_.output_norm.data(), hidden_, config.norm_eps,
+                                  final.f32 + r * final.stride);
+            if (head.integer()) kernels_.quantize(final, begin, end, 0, final.groups);
+        });
+        multiply(final, n, &logits, 1);
+        pool_.for_each(n, 1, [&](int begin, int end) {
+            for (int r = begin; r < end; ++r) {
+                float* row = work_.logits.data() + r * work_.logits_stride;
+                if (config.final_softcap > 0.0f) kernels_.softcap(row, config.final_softcap, config.vocab);
+                take(first + r, row);
+            }
+        });
+    }
+}
+
+void Step::sample(int thread) {
+    const int vocab = model_.config_.vocab;
+    SamplerScratch& scratch = work_.sampler_scratch[static_cast<size_t>(thread)];
+    each_logits(in_.sample_rows, [&](int r, float* row) {
+        if (in_.logits)
+            std::memcpy(in_.logits + static_cast<int64_t>(r) * vocab, row, static_cast<size_t>(vocab) * sizeof(float));
+        sample_row(row, vocab, in_.sampling, r, in_.out, scratch);
     });
+}
+
+void Step::score(int thread) {
+    const ScoreBatch& scores = in_.scores;
+    SamplerScratch& scratch = work_.sampler_scratch[static_cast<size_t>(thread)];
+    each_logits({scores.rows, static_cast<size_t>(scores.count)},
+                [&](int i, float* row) { score_row(row, model_.config_.vocab, scores, i, scratch); });
 }
 
 }  // namespace millstream

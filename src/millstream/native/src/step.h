@@ -24,6 +24,9 @@ private:
     void mlp_block(int layer);
     void report_hidden();
     void sample(int thread);
+    void score(int thread);
+    template <class Take>
+    void each_logits(std::span<const int32_t> rows, Take&& take);
 
     void multiply(const ActivationsView& a, int rows, const Product* products, int count);
     void rotate_and_store(int layer);
