@@ -22,6 +22,11 @@ class Toolbox:
     def __contains__(self, name: str) -> bool:
         return name in self._tools
 
+    def needs_arguments(self, name: str) -> bool:
+        """Whether a tool's schema has parameters that must be given."""
+        tool = self._tools.get(name)
+        return tool is not None and isinstance(tool.parameters, dict) and bool(tool.parameters.get("required"))
+
     def properties(self, name: str) -> dict[str, Any]:
         """Schemas of a tool's parameters in their order; empty for an unknown tool or a schema without any."""
         tool = self._tools.get(name)

@@ -53,7 +53,7 @@ def _fence(scanner: Scanner, marker: str, tools: Toolbox) -> Steps[bool]:
     """What stands in a fence. Only a fence named for tools makes a call of any name; JSON may be an answer."""
     marker += yield from scanner.space()
     if marker.startswith(_JSON):
-        return (yield from marked_calls(scanner, marker, _FENCE_ALL, _FENCE_END, tools.__contains__, bare=True))
+        return (yield from marked_calls(scanner, marker, _FENCE_ALL, _FENCE_END, tools))
     if marker.startswith(_CODE) and (yield from scanner.peek()) != "{":
         return (yield from python_calls(scanner, marker, _FENCE_END, tools, any_name))
     return (yield from marked_calls(scanner, marker, _FENCE_ALL, _FENCE_END))
