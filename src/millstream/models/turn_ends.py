@@ -1,8 +1,8 @@
 """Which tokens end an answer.
 
 A model file names one or two of them, and not always the right ones; the others are known by name. But a name means
-different things in different formats: ``<|end|>`` ends Phi's turn, and only one message of several in gpt-oss's. So what
-the format says, as the chat template shows it, comes before what the name or the file says.
+different things in different formats: ``<|end|>`` ends Phi's turn, and only one message of several in gpt-oss's. So
+what the format says, as the chat template shows it, comes before what the name or the file says.
 """
 
 from __future__ import annotations

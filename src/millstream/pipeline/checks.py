@@ -62,7 +62,7 @@ class GrammarChecker:
         return None if fault is None else invalid(f"The answer's grammar cannot be enforced: {fault}.")
 
     def _fault(self, rule: Rule) -> str | None:
-        return self._compile(compose([rule], NONE, "none", {}))
+        return self._compile(compose(rule, None, NONE, "none", {}))
 
     def _compile(self, text: str) -> str | None:
         from millstream.grammars.matcher import GrammarError, byte_compiler

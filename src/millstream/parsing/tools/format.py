@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from millstream.ir.request import Tool
 from millstream.parsing.scan.scanner import Scanner, Steps
+from millstream.parsing.tools.shared.schemas import branches, resolved
 
 
 class Toolbox:
@@ -28,11 +29,14 @@ class Toolbox:
         return tool is not None and isinstance(tool.parameters, dict) and bool(tool.parameters.get("required"))
 
     def properties(self, name: str) -> dict[str, Any]:
-        """Schemas of a tool's parameters in their order; empty for an unknown tool or a schema without any."""
+        """Schemas of a tool's parameters in their order, as the alternatives that they allow; empty for an unknown tool
+        or a schema without any."""
         tool = self._tools.get(name)
         schema = tool.parameters if tool is not None else None
         properties = schema.get("properties") if isinstance(schema, dict) else None
-        return properties if isinstance(properties, dict) else {}
+        if not isinstance(schema, dict) or not isinstance(properties, dict):
+            return {}
+        return {key: {"anyOf": list(branches(resolved(value, schema), schema))} for key, value in properties.items()}
 
 
 class Constrain(Protocol):

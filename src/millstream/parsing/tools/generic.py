@@ -1,4 +1,4 @@
-"""Calls for models whose chat template knows none: a prompt that teaches the hermes form, which is then read as such."""
+"""Calls for models whose chat template knows none: a prompt that teaches the hermes form, and its parser."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 {"name": "get_weather", "arguments": {"city": "Paris"}}
 </tool_call>
 
-Small models, and those that were trained on code (Qwen2.5-Coder), leave the tags out, so the bare object is read too where
-the answer begins with it, and in a code fence of JSON; both only if it is a call of a declared tool, else it is an answer.
+Small models, and those that were trained on code (Qwen2.5-Coder), leave the tags out, so the bare object is read too
+where the answer begins with it, and in a code fence of JSON; both only as a call of a declared tool.
 """
 
 from __future__ import annotations
@@ -51,8 +51,14 @@ def detect(source: str, tokens: Collection[str]) -> bool:
 def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
     """Its grammar."""
     calls = grammar.rules("call", tools, grammar.json_call)
-    rest = f"rest: ws call ws {grammar.marker(CLOSE, control_tokens)}"
-    return grammar.answer(OPEN, f"{calls}\n{rest}", control_tokens, required=required, repeat=parallel)
+    lines = [calls, f"rest: ws call ws {grammar.marker(CLOSE, control_tokens)}"]
+    bare: tuple[grammar.Bare, ...] = ()
+    if not required:
+        lines.append(grammar.rules("tail", tools, grammar.json_tail))
+        bare = grammar.bare_json("tail"), grammar.fenced_json(_FENCE, 'tail ws "```"')
+    return grammar.answer(
+        {OPEN: "rest"}, "\n".join(lines), control_tokens, required=required, parallel=parallel, bare=bare
+    )
 
 
 FORMAT = ToolFormat(

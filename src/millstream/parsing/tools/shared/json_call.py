@@ -65,9 +65,9 @@ class _Call:
 
     def end(self, *, whole: bool) -> bool:
         """The object ends here, ``whole`` or not; whether it was a call."""
-        if self.declared is not None and self.name and not self.started and whole:
-            if not self.declared.needs_arguments(self.name):
-                self._start()
+        declared = self.declared
+        if declared and whole and self.name and not self.started and not declared.needs_arguments(self.name):
+            self._start()
         if self.started:
             if not self.has_arguments:
                 self.scanner.args("{}")
