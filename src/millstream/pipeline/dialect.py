@@ -41,11 +41,14 @@ class Turn(NamedTuple):
         prompt: the rendered conversation.
         parser: makes the parser of each choice; None: all its text is visible.
         grammar: what the answer must be; None: anything.
+        thoughts: text that opens the reasoning at the beginning of the answer (empty: the prompt has), and text that
+            closes it; None: there will be none.
     """
 
     prompt: str
     parser: Callable[[], Parser] | None
     grammar: AnswerGrammar | None
+    thoughts: tuple[str, str] | None = None
 
 
 class Dialect:
@@ -97,11 +100,23 @@ class Dialect:
         prompt = self._render(request, tools, native=self._renders_tools and format_name == self.tool_format)
         state = self._state(prompt)
         parser = self._parser(format_name, tools, opened=state == "open")
+        thoughts = self._thoughts(state)
+        once = self._channels and thoughts is not None and request.reasoning_budget is not None
+        if once and calls is None and response is None:  # else thoughts that were ended would begin anew
+            calls = lark_rule(harmony.messages(self._control_tokens))
         if calls is None and response is None:
-            return Turn(prompt, parser, None)
-        text = compose(calls, response, self._reasoning, state, self._control_tokens)
+            return Turn(prompt, parser, None, thoughts)
+        text = compose(calls, response, self._reasoning, state, self._control_tokens, once=once)
         grammar = AnswerGrammar(text, calls, constrained, response, request.response_format)
-        return Turn(prompt, parser, grammar)
+        return Turn(prompt, parser, grammar, thoughts)
+
+    def _thoughts(self, state: ReasoningState) -> tuple[str, str] | None:
+        """See `Turn.thoughts`."""
+        if self._channels:
+            return harmony.THOUGHTS if harmony.held(self._control_tokens) else None
+        if state == "none":
+            return None
+        return "" if state == "open" else self._reasoning.open, self._reasoning.close
 
     def _call_rule(self, request: ChatRequest, tools: tuple[tuple[int, Tool], ...]) -> tuple[Rule | None, str]:
         """The grammar of calls if they are held to one, and the tool format that it is for."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest, TokenStream
+from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest, TokenStream
 from millstream.ir.deltas import Delta
 from millstream.ir.errors import invalid
 from millstream.ir.request import CompletionRequest, Request, Sampling
@@ -80,6 +80,7 @@ def token_requests(
     room: int,
     params: SamplingParams,
     grammar: str | None = None,
+    thinking: ThinkingBudget | None = None,
 ) -> list[TokenRequest]:
     """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
     sampling = request.sampling
@@ -97,6 +98,7 @@ def token_requests(
             tenant=request.tenant,
             priority=request.priority,
             grammar=grammar,
+            thinking=thinking,
         )
         for choice in range(count)
     ]

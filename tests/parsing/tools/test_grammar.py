@@ -131,10 +131,10 @@ def spelled(format: str, calls: Sequence[tuple[str, dict[str, Any]]], control: C
             one = "<arg_key>{}</arg_key>\n<arg_value>{}</arg_value>\n"
             return tagged("<tool_call>{}\n{}</tool_call>", one)
         case "pythonic" | "gemma":
-            listed = [
-                f"{name}({', '.join(f'{key}={json.dumps(value, ensure_ascii=False)}' for key, value in arguments.items())})"
-                for name, arguments in calls
-            ]
+            listed = []
+            for name, arguments in calls:
+                given = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()]
+                listed.append(f"{name}({', '.join(given)})")
             if format == "gemma":
                 return "```tool_code\n" + "\n".join(listed) + "\n```"
             body = f"[{', '.join(listed)}]"

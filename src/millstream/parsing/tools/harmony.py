@@ -27,6 +27,9 @@ START = "<|start|>"
 END = "<|end|>"
 CONSTRAIN = "<|constrain|>"
 
+THOUGHTS = (f"{CHANNEL}analysis{MESSAGE}", END)
+"""What opens and closes a message of analysis."""
+
 _ENDS = Markers([END, "<|call|>", "<|return|>", START, CHANNEL])
 _OPENS = Markers([START, CHANNEL])
 _HEADER = Markers([MESSAGE, CHANNEL, CONSTRAIN, START, END])

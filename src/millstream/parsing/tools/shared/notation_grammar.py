@@ -65,7 +65,7 @@ class Notation:
 
     def _object(self, tool: Tool, schema: Schema, place: str) -> str:
         root = tool.parameters or {}
-        shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
+        shared: Schema = {key: root[key] for key in ("$defs", "definitions") if key in root}
         known, extra = parameters(Tool(tool.name, parameters={**shared, **schema}, strict=tool.strict))
         members = []
         for parameter in known:

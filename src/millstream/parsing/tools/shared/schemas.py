@@ -81,20 +81,21 @@ def parameters(tool: Tool) -> Parameters:
 
 def resolved(schema: Any, root: Schema) -> Schema:
     """A schema with what its root refers to in its place. What is no schema, or refers to nothing, allows anything."""
+    if not isinstance(schema, dict):
+        return {"not": {}} if schema is False else {}
+    found: Schema = schema
     for _ in range(_MAX_REFERENCES):
-        if not isinstance(schema, dict):
-            return {"not": {}} if schema is False else {}
-        alone = schema.get("allOf")
+        alone = found.get("allOf")
         if isinstance(alone, list) and len(alone) == 1 and isinstance(alone[0], dict):
-            schema = {**alone[0], **{key: value for key, value in schema.items() if key != "allOf"}}
-        elif isinstance(reference := schema.get("$ref"), str):
+            found = {**alone[0], **{key: value for key, value in found.items() if key != "allOf"}}
+        elif isinstance(reference := found.get("$ref"), str):
             target = _target(reference, root)
             if not isinstance(target, dict):
-                return schema
-            schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+                return found
+            found = {**target, **{key: value for key, value in found.items() if key != "$ref"}}
         else:
-            return schema
-    return schema
+            return found
+    return found
 
 
 def _target(reference: str, root: Schema) -> Any:
@@ -155,7 +156,7 @@ def _is(value: Any, kinds: frozenset[str]) -> bool:
 
 def is_string(schema: Schema) -> bool:
     """Whether a schema allows strings only."""
-    return json_types(schema) == {"string"}
+    return json_types(schema) == frozenset({"string"})
 
 
 def string_expression(schema: Schema, tool: str, place: str, *, strict: bool | None) -> list[str]:
