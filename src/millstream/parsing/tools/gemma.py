@@ -92,13 +92,19 @@ def constrain_fenced(
     listed = list(tools)
     lark = [python_rules(listed, parallel=parallel)]
     openings = {_CODE: "ws call" + (" (ws call)*" if parallel else "") + ' ws "```"'}
-    bare: tuple[grammar.Bare, ...] = ()
     if not required:
         lark.append(grammar.rules("object", tools, lambda tool: grammar.json_call(tool, "parameters")))
         lark.append(grammar.rules("tail", tools, lambda tool: grammar.json_tail(tool, "parameters")))
         openings["```tool_call"] = 'ws object ws "```"'
-        bare = grammar.bare_json("tail"), bare_list(listed), grammar.fenced_json(_JSON, 'tail ws "```"')
-    return grammar.answer(openings, "\n".join(lark), control_tokens, required=required, parallel=False, bare=bare)
+    return grammar.answer(
+        openings,
+        "\n".join(lark),
+        control_tokens,
+        required=required,
+        parallel=False,
+        bare=[grammar.bare_json("tail"), bare_list(listed)],
+        fences={_JSON: grammar.bare_json('tail ws "```"')},
+    )
 
 
 def constrain_native(

@@ -52,12 +52,16 @@ def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_
     """Its grammar."""
     calls = grammar.rules("call", tools, grammar.json_call)
     lines = [calls, f"rest: ws call ws {grammar.marker(CLOSE, control_tokens)}"]
-    bare: tuple[grammar.Bare, ...] = ()
     if not required:
         lines.append(grammar.rules("tail", tools, grammar.json_tail))
-        bare = grammar.bare_json("tail"), grammar.fenced_json(_FENCE, 'tail ws "```"')
     return grammar.answer(
-        {OPEN: "rest"}, "\n".join(lines), control_tokens, required=required, parallel=parallel, bare=bare
+        {OPEN: "rest"},
+        "\n".join(lines),
+        control_tokens,
+        required=required,
+        parallel=parallel,
+        bare=[grammar.bare_json("tail")],
+        fences={_FENCE: grammar.bare_json('tail ws "```"')},
     )
 
 

@@ -8,26 +8,23 @@ cannot spell what a parser would take for a call in a form that the grammar does
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from millstream.ir.request import Tool
 
-SPACE = r"[\s\x1c-\x1f]"
-"""What parsers take for white space, in a regular expression."""
+SPACE = r"[ \t\r\n]"
+"""White space of JSON and code. Parsers take Unicode's too, for which a lexer needs many times the states."""
 
 ANY_TEXT = "/(?s:.*)/"
 _WS = r"ws: /[ \t\r\n]{0,16}/"
 
-_BARE_HEAD = rf'{SPACE}*\{{{SPACE}*"name"'
-_BARE_OTHERS = (
-    rf'{SPACE}*\[?{SPACE}*\{{{SPACE}*"'
-    r'(function|tool_name|arguments|parameters|args|input|id|call_id|type|[^"\\]*\\)'
+_HEAD = rf'{SPACE}*\{{{SPACE}*"name"'
+_OTHERS = (
+    rf'{SPACE}*\{{{SPACE}*"(function|tool_name|arguments|parameters|args|input|id|call_id|type|[^"\\]*\\)',
+    rf"{SPACE}*\[{SPACE}*\{{",
 )
-"""Beginnings of JSON objects that a parser may read as calls: the form of the grammars, and all others."""
-
-_BARE_LISTS = rf'{SPACE}*\[{SPACE}*\{{{SPACE}*"name"'
+"""Beginnings of JSON that a parser may read as calls: the form of the grammars, and all others."""
 
 
 def quoted(text: str) -> str:
@@ -93,29 +90,20 @@ def whole(lark: str) -> str:
 
 
 class Bare(NamedTuple):
-    """Calls that nothing marks but their form.
+    """Calls that nothing marks but their form, at the beginning of a text.
 
     Attributes:
         heads: regular expressions of how one begins, with what follows.
         others: those of beginnings that a parser would read as a call too; free text may not begin with them.
     """
 
-    heads: tuple[tuple[str, str], ...]
+    heads: tuple[tuple[str, str], ...] = ()
     others: tuple[str, ...] = ()
 
 
 def bare_json(rest: str) -> Bare:
-    """``{"name"`` at the beginning, or behind a call and a separator; ``rest``: what follows it."""
-    return Bare(((r"[\s,;]*" + _BARE_HEAD, rest),), (r"[\s,;]*" + _BARE_OTHERS, r"[\s,;]*" + _BARE_LISTS))
-
-
-def fenced_json(fence: str, rest: str) -> Bare:
-    """``{"name"`` in a code fence anywhere; ``rest``: what follows it."""
-    opening = re.escape(fence)
-    return Bare(
-        (("(?s:.*)" + opening + _BARE_HEAD, rest),),
-        ("(?s:.*)" + opening + _BARE_OTHERS, "(?s:.*)" + opening + _BARE_LISTS),
-    )
+    """``{"name"``, also behind another call and a separator; ``rest``: what follows it."""
+    return Bare((("[ \\t\\r\\n,;]*" + _HEAD, rest),), tuple("[ \\t\\r\\n,;]*" + other for other in _OTHERS))
 
 
 def answer(
@@ -126,6 +114,7 @@ def answer(
     required: bool,
     parallel: bool,
     bare: Sequence[Bare] = (),
+    fences: Mapping[str, Bare] | None = None,
 ) -> str:
     """A whole answer.
 
@@ -134,27 +123,42 @@ def answer(
         lark: the rules that these use.
         required: nothing but calls, at least one; otherwise also text before, between and after.
         parallel: whether the first marker may come again in a required answer.
-        bare: further ways in which calls begin in free text.
+        bare: calls without a marker, where free text begins.
+        fences: the same behind markers that may also have other text behind them.
     """
     if required:
         opening, rest = next(iter(openings.items()))
         call = f"{marker(opening, control_tokens)} {rest}"
         return whole(f"start: {call}" + (f" (ws {call})*" if parallel else "") + f"\n{lark}")
-    return whole(f"start: {free_text(openings, control_tokens, bare)}\n{lark}")
+    return whole(f"start: text_0\n{_free_text(openings, control_tokens, bare, fences or {})}\n{lark}")
 
 
-def free_text(openings: Mapping[str, str], control_tokens: Mapping[str, int], bare: Sequence[Bare] = ()) -> str:
-    """The body of a rule, and further rules, for text with calls in it: what begins as a call is one. A marker counts
-    as a control token and as text, as parsers read both."""
-    others = [f" & ~{pattern(f'(?s:{head}.*)')}" for one in bare for head in one.others]
-    lines = [f"called* TEXT\nTEXT: {ANY_TEXT}{''.join(others)}"]
-    calls: list[str] = []
-    for number, (opening, rest) in enumerate(openings.items()):
-        if opening in control_tokens:
-            calls.append(f"TEXT {marker(opening, control_tokens)} {rest}")
-        calls.append(f"text_{number} {rest}")
-        lines.append(f"text_{number}[lazy]: TEXT {quoted(opening)}")
-    for number, (head, rest) in enumerate(head for one in bare for head in one.heads):
-        calls.append(f"head_{number} {rest}")
-        lines.append(f"head_{number}[lazy]: {pattern(head)}")
-    return "\n".join([*lines, "called: " + " | ".join(calls)])
+def _free_text(
+    openings: Mapping[str, str], control_tokens: Mapping[str, int], bare: Sequence[Bare], fences: Mapping[str, Bare]
+) -> str:
+    """Rules that define ``text_0``: text with calls in it; what begins as a call is one. A marker counts as a control
+    token and as text, as parsers read both.
+
+    ``text_0`` is the text of the answer's beginning and behind a call, ``text_N`` that behind the fence N.
+    """
+    begun = Bare(
+        tuple(head for one in bare for head in one.heads), tuple(other for one in bare for other in one.others)
+    )
+    lines: list[str] = []
+    for number, beginning in enumerate([begun, *fences.values()]):
+        text = f"TEXT_{number}"
+        others = "".join(f" & ~{pattern(f'(?s:{other}.*)')}" for other in beginning.others)
+        lines.append(f"{text}: {ANY_TEXT}{others}")
+        ways = [text]
+        for at, (head, rest) in enumerate(beginning.heads):
+            lines.append(f"head_{number}_{at}[lazy]: {pattern(head)}")
+            ways.append(f"head_{number}_{at} {rest} text_0")
+        behind = [(opening, f"{rest} text_0") for opening, rest in openings.items()]
+        behind += [(fence, f"text_{at}") for at, fence in enumerate(fences, 1)]
+        for at, (mark, rest) in enumerate(behind):
+            if mark in control_tokens:
+                ways.append(f"{text} {marker(mark, control_tokens)} {rest}")
+            lines.append(f"marked_{number}_{at}[lazy]: {text} {quoted(mark)}")
+            ways.append(f"marked_{number}_{at} {rest}")
+        lines.append(f"text_{number}: " + " | ".join(ways))
+    return "\n".join(lines)
