@@ -20,7 +20,7 @@ from millstream.parsing.tools.shared.arguments import ArgumentsWriter
 from millstream.parsing.tools.shared.outer import text_and_calls
 from millstream.parsing.tools.shared.schemas import CannotHold
 from millstream.parsing.tools.shared.tagged import tagged_value
-from millstream.parsing.tools.shared.text_values import Style, members
+from millstream.parsing.tools.shared.text_values import Style, TextParameters
 
 _OPEN = Markers(["<tool_call>"])
 _CLOSE = Markers(["</tool_call>"])
@@ -91,16 +91,16 @@ _STYLE = Style(lambda string: ("<arg_key>", "</arg_key>", "<arg_value>"), "</arg
 
 def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
     """Its grammar."""
-    numbers = {tool.name: number for number, tool in enumerate(tools)}
+    values = TextParameters(_STYLE, control_tokens)
 
     def call(tool: Tool) -> str:
         if _NAME.fullmatch(tool.name) is None:
             raise CannotHold(tool.name, "", "the format cannot write this name")
         close = grammar.marker("</tool_call>", control_tokens)
-        return f"ws {grammar.quoted(tool.name)} ws args_{numbers[tool.name]} ws {close}"
+        return f"ws {grammar.quoted(tool.name)} ws {values.members(tool)} {close}"
 
     lark = [grammar.rules("rest", tools, call)]
-    lark += [members(f"args_{number}", tool, _STYLE, control_tokens) for number, tool in enumerate(tools)]
+    lark.append(values.rules)
     openings = {"<tool_call>": "rest"}
     return grammar.answer(openings, "\n".join(lark), control_tokens, required=required, parallel=parallel)
 

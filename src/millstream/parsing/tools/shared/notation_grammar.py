@@ -19,7 +19,7 @@ from millstream.parsing.tools.shared.schemas import (
     string_expression,
     values,
 )
-from millstream.parsing.tools.shared.sequences import Member, in_order
+from millstream.parsing.tools.shared.sequences import COMMA, Member, Shared, in_order
 
 _KEY = re.compile(r"[A-Za-z_][\w.\-]*")
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
@@ -39,15 +39,17 @@ class Notation:
         self._quote = quote
         self._mark = marker(quote, control_tokens)
         self._control = quote in control_tokens
-        self._lines: list[str] = []
+        self._values = Shared("v")
+        self._lines: list[str] = [COMMA]
         self._count = 0
         self._known: dict[tuple[str, str], str] = {}
+        self._texts: dict[str, str] = {}
         self._anything = ""
 
     @property
     def rules(self) -> str:
         """All rules so far."""
-        return "\n".join(self._lines)
+        return "\n".join([*self._lines, *self._values.lines])
 
     def arguments(self, tool: Tool) -> str:
         """The name of a rule: the arguments of a tool.
@@ -56,12 +58,6 @@ class Notation:
             CannotHold: they cannot be written, or not held to the schema though the tool is strict.
         """
         return self._object(tool, tool.parameters or {}, "")
-
-    def _new(self, body: str) -> str:
-        self._count += 1
-        name = f"value_{self._count}"
-        self._lines.append(f"{name}: {body}")
-        return name
 
     def _object(self, tool: Tool, schema: Schema, place: str) -> str:
         root = tool.parameters or {}
@@ -80,16 +76,15 @@ class Notation:
             body = f'{_ANY_KEY} ":" ws {self._value(tool, extra, place + "/additionalProperties")}'
             members.append(Member(body, False, repeat=True))
         self._count += 1
-        name = f"object_{self._count}"
-        self._lines.append(in_order(f"{name}_members", members, 'ws "," ws'))
-        self._lines.append(f'{name}: "{{" ws {name}_members ws "}}"')
-        return name
+        name = f"x{self._count}"
+        self._lines.append(in_order(name, members))
+        return self._values.rule(f'"{{" ws {name} ws "}}"')
 
     def _value(self, tool: Tool, schema: Any, place: str) -> str:
         """The name of a rule; what a reference names has one rule, however often it is named."""
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str):
-            return self._new(self._body(tool, schema, place))
+            return self._values.rule(self._body(tool, schema, place))
         key = (tool.name, reference)
         if key not in self._known:
             self._count += 1
@@ -120,6 +115,8 @@ class Notation:
             return self._string(string_expression(schema, tool.name, place, strict=tool.strict))
         if kind in _SCALARS:
             return "%json " + json.dumps(schema)
+        if kind is not None and kind not in ("object", "array"):
+            raise CannotHold(tool.name, place, f"there is no type {str(kind)[:64]!r}")
         if kind == "object":
             return self._object(tool, schema, place)
         if kind == "array":
@@ -137,29 +134,30 @@ class Notation:
         if high == 0:
             return '"[" ws "]"'
         most = max(min(high, _MAX_ITEMS), 1) - 1 if isinstance(high, int) else ""
-        many = f'{item} (ws "," ws {item}){{{max(low - 1, 0)},{most}}}'
+        many = f"{item} (comma {item}){{{max(low - 1, 0)},{most}}}"
         return f'"[" ws {many} ws "]"' if low else f'"[" ws ({many})? ws "]"'
 
     def _string(self, expressions: list[str]) -> str:
         terms = [pattern(expression) for expression in expressions] or [ANY_TEXT]
         terms.append("~" + pattern(f"(?s:.*){re.escape(self._quote)}(?s:.*)"))
-        self._count += 1
-        name = f"text_of_{self._count}"
-        self._lines.append(f"{name.upper()}: {' & '.join(terms)}")
-        if self._control:
-            return f"{self._mark} {name.upper()} {self._mark}"
-        self._lines.append(f"{name}[lazy]: {name.upper()} {quoted(self._quote)}")
-        return f"{self._mark} {name}"
+        body = " & ".join(terms)
+        if body not in self._texts:
+            name = self._texts[body] = f"text_of_{len(self._texts)}"
+            self._lines.append(f"{name.upper()}: {body}")
+            if not self._control:
+                self._lines.append(f"{name}[lazy]: {name.upper()} {quoted(self._quote)}")
+        name = self._texts[body]
+        return f"{self._mark} {name.upper()} {self._mark}" if self._control else f"{self._mark} {name}"
 
     def _any(self) -> str:
         if not self._anything:
             self._anything = "anything"
             text = self._string([])
-            items = '(anything (ws "," ws anything)*)?'
+            items = "(anything (comma anything)*)?"
             pair = f'{_ANY_KEY} ":" ws anything'
             scalar = '%json {"type": ["number", "boolean", "null"]}'
             self._lines.append(
-                f'anything: {text} | {scalar} | "[" ws {items} ws "]" | "{{" ws ({pair} (ws "," ws {pair})*)? ws "}}"'
+                f'anything: {text} | {scalar} | "[" ws {items} ws "]" | "{{" ws ({pair} (comma {pair})*)? ws "}}"'
             )
         return self._anything
 

@@ -11,7 +11,7 @@ from millstream.parsing.tools.shared.arguments import json_types
 from millstream.parsing.tools.shared.grammar import SPACE, Bare, quoted
 from millstream.parsing.tools.shared.python_calls import NAME
 from millstream.parsing.tools.shared.schemas import CannotHold, Schema, branches, document, parameters
-from millstream.parsing.tools.shared.sequences import Member, in_order
+from millstream.parsing.tools.shared.sequences import COMMA, Member, Shared, in_order
 
 _WORDS = {"boolean": ["True", "False"], "null": ["None"]}
 _EXTRA_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
@@ -26,16 +26,18 @@ def python_rules(tools: list[Tool], *, parallel: bool) -> str:
     """
     more = '(ws "," ws call)* ' if parallel else ""
     lines = ['calls: "[" ws call more_calls', f'more_calls: {more}ws "]"']
+    values = Shared("j")
+    lines.append(COMMA)
     lines.append("call: " + " | ".join(f"call_{number}" for number in range(len(tools))))
     for number, tool in enumerate(tools):
         if not _readable(tool.name):
             raise CannotHold(tool.name, "", "the format cannot write this name")
         lines += [
             f"call_{number}: {quoted(tool.name + '(')} python_{number}",
-            f'python_{number}: ws args_{number} ws ")"',
-            in_order(f"args_{number}", _members(tool), 'ws "," ws'),
+            f'python_{number}: ws x{number} ws ")"',
+            in_order(f"x{number}", _members(tool, values)),
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *values.lines])
 
 
 def bare_list(tools: list[Tool]) -> Bare:
@@ -46,18 +48,20 @@ def bare_list(tools: list[Tool]) -> Bare:
     return Bare(tuple(heads), (BARE_LIST + r"[\w.\-]+\(",))
 
 
-def _members(tool: Tool) -> list[Member]:
+def _members(tool: Tool, values: Shared) -> list[Member]:
     known, extra = parameters(tool)
     members = []
     for parameter in known:
         if _readable(parameter.name):
             members.append(
-                Member(f"{quoted(parameter.name + '=')} {_value(parameter.schema, tool)}", parameter.required)
+                Member(
+                    f"{quoted(parameter.name + '=')} {values.rule(_value(parameter.schema, tool))}", parameter.required
+                )
             )
         elif parameter.required:
             raise CannotHold(tool.name, f"/properties/{parameter.name}", "the format cannot write this name")
     if extra is not None:
-        members.append(Member(f'{_EXTRA_KEY} "=" {_value(extra, tool)}', False, repeat=True))
+        members.append(Member(f'{_EXTRA_KEY} "=" {values.rule(_value(extra, tool))}', False, repeat=True))
     return members
 
 

@@ -10,7 +10,7 @@ from millstream.parsing.tools.format import Constrain
 from millstream.parsing.tools.shared.grammar import answer, marker, quoted, rules
 from millstream.parsing.tools.shared.schemas import CannotHold
 from millstream.parsing.tools.shared.tagged import NAME, Tags
-from millstream.parsing.tools.shared.text_values import Style, members
+from millstream.parsing.tools.shared.text_values import Style, TextParameters
 
 
 def readable(name: str) -> bool:
@@ -29,18 +29,18 @@ def tagged_grammar(tags: Tags) -> Constrain:
     style = Style(key, tags.key_close, readable, newlines=tags.newlines, told=told)
 
     def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
-        numbers = {tool.name: number for number, tool in enumerate(tools)}
+        values = TextParameters(style, control_tokens)
 
         def call(tool: Tool) -> str:
             if not readable(tool.name):
                 raise CannotHold(tool.name, "", "the format cannot write this name")
             name = f"{quoted(tool.name)} {marker(tags.call_name_end, control_tokens)}"
-            return f"{name} ws args_{numbers[tool.name]} ws {marker(tags.call_close, control_tokens)}"
+            return f"{name} ws {values.members(tool)} {marker(tags.call_close, control_tokens)}"
 
         opening, close = marker(tags.call_open, control_tokens), marker(tags.wrap[1], control_tokens)
         more = f" (ws {opening} call)*" if parallel else ""
         lark = [rules("call", tools, call), f"rest: ws {opening} call{more} ws {close}"]
-        lark += [members(f"args_{number}", tool, style, control_tokens) for number, tool in enumerate(tools)]
+        lark.append(values.rules)
         openings = {tags.wrap[0]: "rest", tags.call_open: "call"}
         return answer(openings, "\n".join(lark), control_tokens, required=required, parallel=False)
 

@@ -25,7 +25,6 @@ from millstream.parsing.tools.shared.schemas import (
     string_expression,
     values,
 )
-from millstream.parsing.tools.shared.sequences import Member, in_order
 
 _SCALARS = {
     "null": "null",
@@ -33,6 +32,8 @@ _SCALARS = {
     "integer": "-?(0|[1-9][0-9]*)",
     "number": r"-?(0|[1-9][0-9]*)(\.[0-9]+)?",
 }
+_FREE = "any_value"
+_NOTHING = '""'
 _EXTRA_KEY = "/[A-Za-z0-9_\\-]{1,64}/"
 
 
@@ -55,28 +56,49 @@ class Style:
     told: bool = False
 
 
-def members(prefix: str, tool: Tool, style: Style, control_tokens: Mapping[str, int]) -> str:
-    """Rules that define ``prefix``: all parameters of a tool, those that it does not need optional.
+class TextParameters:
+    """Collects the rules of one grammar. What may be any text has one rule for all parameters."""
 
-    Raises:
-        CannotHold: a parameter that must be there cannot be written, or that of a strict tool not held to its schema.
-    """
-    known, extra = parameters(tool)
-    listed: list[Member] = []
-    lines: list[str] = []
-    for at, parameter in enumerate(known):
-        if not style.readable(parameter.name):
-            if parameter.required:
+    def __init__(self, style: Style, control_tokens: Mapping[str, int]) -> None:
+        self._style = style
+        marks = "".join((*style.key(True), *style.key(False), style.close))
+        self._control_tokens = {name: token for name, token in control_tokens.items() if name in marks}
+        self._lines: dict[str, None] = {}
+        self._count = 0
+
+    @property
+    def rules(self) -> str:
+        """All rules so far."""
+        return "\n".join(self._lines)
+
+    def members(self, tool: Tool) -> str:
+        """The name of a rule: all parameters of a tool in their order, those that it does not need optional, each with
+        white space behind it.
+
+        Raises:
+            CannotHold: a parameter that must be there cannot be written, or a strict tool not be held to its schema.
+        """
+        known, extra = parameters(tool)
+        parts: list[str] = []
+        for parameter in known:
+            if self._style.readable(parameter.name):
+                body = self._value(tool, parameter, quoted(parameter.name))
+                parts.append(f"({body}) ws" if parameter.required else f"(({body}) ws)?")
+            elif parameter.required:
                 raise CannotHold(tool.name, f"/properties/{parameter.name}", "the format cannot write this name")
-            continue
-        value = _Value(f"{prefix}_v{at}", tool, parameter, style, control_tokens)
-        listed.append(Member(value.body(quoted(parameter.name)), parameter.required))
-        lines += value.lines
-    if extra is not None:
-        value = _Value(f"{prefix}_x", tool, Parameter("*", extra, False), style, control_tokens)
-        listed.append(Member(value.body(_EXTRA_KEY), False, repeat=True))
-        lines += value.lines
-    return "\n".join([in_order(prefix, listed, "ws"), *lines])
+        if extra is not None:
+            parts.append(f"(({self._value(tool, Parameter('*', extra, False), _EXTRA_KEY)}) ws)*")
+        self._count += 1
+        name = f"args_{self._count}"
+        self._lines[f"{name}: {' '.join(parts) or _NOTHING}"] = None
+        return name
+
+    def _value(self, tool: Tool, parameter: Parameter, name: str) -> str:
+        self._count += 1
+        value = _Value(f"v{self._count}", tool, parameter, self._style, self._control_tokens)
+        body = value.body(name)
+        self._lines |= dict.fromkeys(value.lines)
+        return body
 
 
 class _Value:
@@ -118,14 +140,14 @@ class _Value:
 
     def _tagged(self, name: str, text: bool, value: str) -> str:
         before, *behind = self._style.key(text)
-        if self._style.newlines and value != self._rule:
+        if self._style.newlines and value != _FREE:
             behind[-1] += "\n"
         marks = " ws ".join(marker(mark, self._control_tokens) for mark in behind)
         return f"{marker(before, self._control_tokens)} {name} {marks} {value}"
 
     def _anything(self) -> str:
         """Text up to the closing tag."""
-        return self._closed(self._rule, f"{self._terminal}_ANY", ANY_TEXT, self._style.close)
+        return self._closed(_FREE, _FREE.upper(), ANY_TEXT, self._style.close)
 
     def _text(self, texts: list[str]) -> str:
         """One of these, and no closing tag in it."""
