@@ -89,6 +89,14 @@ def _response_refusal(grammar: AnswerGrammar, fault: str, check: Check) -> ApiEr
 
 
 def _tools_refusal(grammar: AnswerGrammar, fault: str, check: Check) -> ApiError:
+    if len(grammar.tools) == 1:
+        ((position, only),) = grammar.tools
+        where = _place(only.parameters or {}, check)
+        return invalid(
+            f"tools[{position}]: the parameters of {only.name!r} cannot be enforced{where}: {fault}.",
+            param=f"tools[{position}]",
+            code="invalid_schema",
+        )
     deadline = time.monotonic() + _SEARCH_SECONDS
     for position, tool in grammar.tools:
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
-"""Rules for members in their order, of which some may be left out. Grammars of many tools must stay short, so names are,
-and what is the same is written once."""
+"""Rules for members in their order, of which some may be left out. Grammars of many tools must stay short, so names
+are, and what is the same is written once."""
 
 from __future__ import annotations
 
