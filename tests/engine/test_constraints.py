@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from millstream.engine.config import EngineConfig
 from millstream.engine.constraints import FileConstraints
 from millstream.engine.core import EngineCore
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
+from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest
 from millstream.engine.worker import load_core
 from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
 from support.scripted_runner import ScriptedRunner
@@ -157,7 +158,7 @@ def test_an_engine_without_grammars_says_so() -> None:
 
 def test_a_model_file_that_is_gone_is_no_crash(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read any more"):
-        FileConstraints(str(tmp_path / "gone.gguf"))("{}", [])
+        FileConstraints(str(tmp_path / "gone.gguf"))(ask("a", grammar="{}"))
 
 
 class Nothing:
@@ -178,3 +179,43 @@ def test_no_allowed_token_is_an_error_with_the_reason(core: EngineCore) -> None:
     (delta,) = core.step()
     assert delta.finish == "error"
     assert "went over a limit (too many states)" in str(delta.error)
+
+
+OPEN, CLOSE = "<t>", "</t>"
+ENDING = [ord(char) for char in CLOSE]
+
+
+def thinking(limit: int, *, opened: bool = True) -> ThinkingBudget:
+    return ThinkingBudget(limit, CLOSE, ENDING, "" if opened else OPEN)
+
+
+def test_reasoning_ends_with_its_budget(core: EngineCore, path: Path) -> None:
+    free = tokens(play(core, ask("a", seed=3, grammar=None, stop_ids=(), max_tokens=40))["a"])
+    held = tokens(play(core, ask("a", seed=3, grammar=None, stop_ids=(), max_tokens=40, thinking=thinking(10)))["a"])
+    at = next(at for at in range(len(held)) if held[at : at + 4] == ENDING)
+    assert 10 <= at <= 13  # up to three tokens more, for the rest of a character
+    assert held[:at] == free[:at]
+    assert len(held) == 40
+
+
+def test_a_grammar_goes_on_behind_reasoning_that_was_ended(core: EngineCore, path: Path) -> None:
+    grammar = lark('start: thoughts "yes"\nthoughts[lazy]: /(?s:.*)/ "</t>"')
+    ids = tokens(play(core, ask("a", grammar=grammar, thinking=thinking(5)))["a"])
+    assert text(path, ids).endswith("</t>yes")
+    assert len(ids) <= 5 + 3 + len("</t>yes")
+
+
+def test_a_budget_depends_on_the_output_alone(core: EngineCore) -> None:
+    requests = [
+        ask(f"t{seed}", seed=seed, grammar=None, stop_ids=(), max_tokens=90, thinking=thinking(20 + seed))
+        for seed in range(4)
+    ]
+    alone = {request.id: tokens(play(core, request)[request.id]) for request in requests}
+    before = core.stats().preemptions
+    together = play(core, *requests)
+    assert core.stats().preemptions > before
+    assert {name: tokens(deltas) for name, deltas in together.items()} == alone
+    whole = alone["t0"]
+    for at in (1, 19, 20, 21, 22, 23, 24, 60):
+        rest = play(core, msgspec.structs.replace(requests[0], output=whole[:at]))["t0"]
+        assert whole[:at] + tokens(rest) == whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -156,6 +157,103 @@ def test_the_grammar_starts_after_reasoning(tags: bool) -> None:
 
 
 HARMONY = "{% for tool in tools or [] %}{{ tool }}{% endfor %}<|channel|><|message|>"
+HEADERS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>")
+
+
+class HarmonyTokenizer(TinyTokenizer):
+    """The tiny vocabulary with the control tokens of gpt-oss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = self.vocab_size
+        self.vocab_size += len(HEADERS)
+
+    def encode(self, text: str, *, add_bos: bool = False, parse_special: bool = True) -> list[int]:
+        ids: list[int] = super().encode("", add_bos=add_bos)
+        for part in re.split("(" + "|".join(map(re.escape, HEADERS)) + ")", text):
+            ids += [self.first + HEADERS.index(part)] if part in HEADERS else super().encode(part)
+        return ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        if token_id >= self.first:
+            return HEADERS[token_id - self.first].encode()
+        return super().token_bytes(token_id)
+
+
+def harmony_turn(*tools: Tool, **fields: Any) -> Turn:
+    request = ChatRequest(model="tiny", messages=(Message("user", "hi"),), tools=tools, **fields)
+    return Dialect(JinjaChatTemplate(HARMONY), HarmonyTokenizer()).turn(request)
+
+
+def harmony_accepts(turned: Turn, text: str) -> bool:
+    tokenizer = HarmonyTokenizer()
+    tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
+    special = [*range(EOS - 1, len(tokens))]
+    assert turned.grammar is not None
+    match = Compiler(tokens, special_ids=special, eos_ids=[EOS]).matcher(turned.grammar.text)
+    for token_id in tokenizer.encode(text):
+        match.advance(token_id)
+    return not match.error and (match.finished or match._matcher.is_accepting())
+
+
+ANALYSIS = "<|channel|>analysis<|message|>Rome, Paris.<|end|><|start|>assistant"
+FINAL = "<|channel|>final<|message|>"
+HARMONY_ROME = '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city": "Rome"}'
+HARMONY_PARIS = HARMONY_ROME.replace("Rome", "Paris")
+
+
+def test_gpt_oss_is_held_to_calls_behind_its_analysis() -> None:
+    held = harmony_turn(WEATHER, TIME, **FORCED)
+    for before in ("", ANALYSIS, ANALYSIS + ANALYSIS):
+        assert harmony_accepts(held, before + HARMONY_ROME)
+        assert not harmony_accepts(held, before + HARMONY_PARIS)
+        assert not harmony_accepts(held, before + FINAL + "No.")
+    named = harmony_turn(WEATHER, TIME, tool_choice=ToolChoice("required", ("time",)))
+    assert not harmony_accepts(named, HARMONY_ROME)
+
+
+def test_gpt_oss_holds_its_final_message_to_a_response_format() -> None:
+    held = harmony_turn(response_format=JSON)
+    assert harmony_accepts(held, ANALYSIS + FINAL + '{"a": 1}')
+    assert not harmony_accepts(held, ANALYSIS + FINAL + '{"a": "1"}')
+    assert not harmony_accepts(held, FINAL + "No.")
+    both = harmony_turn(WEATHER, response_format=JSON)
+    assert harmony_accepts(both, HARMONY_ROME)
+    assert not harmony_accepts(both, HARMONY_PARIS)
+    assert harmony_accepts(both, FINAL + '{"a": 1}')
+
+
+@pytest.mark.parametrize("fields", [{}, {"tool_choice": ToolChoice("auto", ("weather",))}], ids=["strict", "narrowed"])
+def test_strict_and_narrowed_tools_are_held_where_the_model_may_choose(fields: dict[str, Any]) -> None:
+    tool = Tool("weather", parameters=CLOSED, strict=not fields)
+    held = harmony_turn(tool, TIME, **fields)
+    assert harmony_accepts(held, ANALYSIS + FINAL + "No.")
+    assert harmony_accepts(held, ANALYSIS + HARMONY_ROME)
+    assert not harmony_accepts(held, ANALYSIS + HARMONY_PARIS)
+    assert harmony_accepts(held, HARMONY_ROME.replace("weather", "time").replace('"city": "Rome"', "")) == (not fields)
+    llama = "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}<|python_tag|>"
+    free = turn(tool, TIME, source=llama, **fields)
+    call = '{"name": "weather", "parameters": {"city": "Rome"}}'
+    for text in ("No.", "{1}", call, f"<|python_tag|>{call}; {call}"):
+        assert accepts(free, text), text
+    for text in (call.replace("Rome", "Paris"), f"<|python_tag|>{call}".replace("Rome", "Paris"), '{"function": "x"'):
+        assert not accepts(free, text), text
+    assert accepts(free, call.replace("weather", "time").replace('"city": "Rome"', "")) == (not fields)
+
+
+def test_a_budget_says_what_opens_and_closes_reasoning() -> None:
+    asked: dict[str, Any] = {"reasoning_budget": 5}
+    assert turn(source=THINKING, **asked).thoughts == ("<think>", "</think>")
+    assert turn(source=THINKING, template_kwargs={"think": True}, **asked).thoughts == ("", "</think>")
+    assert turn(source=THINKING, template_kwargs={"think": False}, **asked).thoughts is None
+    assert turn(source=HERMES, **asked).thoughts is None
+    harmony = harmony_turn(**asked)
+    assert harmony.thoughts == ("<|channel|>analysis<|message|>", "<|end|>")
+    # Thoughts that were ended do not begin anew.
+    assert harmony_accepts(harmony, ANALYSIS + FINAL + "No.")
+    assert not harmony_accepts(harmony, ANALYSIS + ANALYSIS + FINAL + "No.")
+    assert not harmony_accepts(harmony_turn(WEATHER, **asked, **FORCED), ANALYSIS + ANALYSIS + HARMONY_ROME)
+    assert harmony_turn().grammar is None
 
 
 @pytest.mark.parametrize("fields", [{"response_format": JSON}, FORCED], ids=["format", "call"])
@@ -163,6 +261,27 @@ def test_what_a_format_cannot_hold_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ApiError, match="harmony") as caught:
         turn(WEATHER, source=HARMONY, **fields)
     assert caught.value.param == next(iter(fields))
+
+
+CODER = "{% for tool in tools or [] %}{{ tool }}{% endfor %}<tool_call><function=f><parameter=p>"
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"properties": {"a b": {"type": "string"}}, "required": ["a b"]}, "at /properties/a b in"),
+        ({"properties": {"a": {"not": {}}}, "required": ["a"]}, "at /properties/a in"),
+        ({"properties": {}, "minProperties": 1}, "'minProperties'"),
+        ({"properties": {"a": {"type": "string", "pattern": "^a|b$"}}}, "at /properties/a/pattern in"),
+    ],
+)
+def test_a_form_without_objects_names_what_it_cannot_hold(schema: dict[str, Any], place: str) -> None:
+    tool = Tool("bad", parameters={"type": "object", **schema}, strict=True)
+    with pytest.raises(ApiError, match="'bad' cannot be enforced") as caught:
+        turn(WEATHER, tool, source=CODER)
+    assert caught.value.param == "tools[1]"
+    assert place in caught.value.message
+    assert "qwen3-coder" in caught.value.message
 
 
 def refusal(request: ChatRequest) -> ApiError:

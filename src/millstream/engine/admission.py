@@ -30,6 +30,10 @@ def check_request(request: TokenRequest, vocab_size: int) -> None:
     _within("scored", request.scored, 0, max(len(request.prompt) - 1, 0))
     _within("min_tokens", request.min_tokens, 0, _MAX_INT32)
     _within("choice", request.choice, 0, _MAX_UINT32)
+    if request.thinking is not None:
+        _check_ids("thinking", request.thinking.tokens, vocab_size)
+        if not request.thinking.tokens or not request.thinking.close:
+            raise ValueError("a budget for reasoning needs what closes it")
     _check_sampling(request.sampling, vocab_size)
 
 

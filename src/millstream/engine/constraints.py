@@ -1,42 +1,91 @@
-"""Grammars of the engine process: made for the vocabulary of the model file, which is read when the first one comes."""
+"""Constraints of the engine process, made for the vocabulary of the model file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import threading
+from typing import TYPE_CHECKING, NamedTuple
 
+from millstream.engine.protocol import TokenRequest
+from millstream.engine.thinking import BudgetedThinking
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
-from millstream.models.vocabulary import load_token_bytes
+from millstream.models.vocabulary import TokenBytes, load_token_bytes
+from millstream.scheduler.sequence import Constraint
 
 if TYPE_CHECKING:
-    from millstream.grammars.matcher import Compiler, Matcher
+    from millstream.grammars.matcher import Compiler
+
+log = logging.getLogger(__name__)
+
+
+class _Loaded(NamedTuple):
+    pieces: TokenBytes
+    compiler: Compiler
 
 
 class FileConstraints:
     """Makes constraints; a `millstream.engine.core.ConstraintSource`.
 
-    Nothing is loaded before it is called: llguidance and its form of the vocabulary take 20 MB (50,000 tokens) to
-    70 MB (260,000 tokens), and a fraction of a second to two seconds, once.
+    llguidance and its form of the vocabulary take 20 MB (50,000 tokens) to 90 MB (260,000 tokens), and a quarter of a
+    second to two seconds of one core, once, in which no other Python code of the process runs: `warm` does it while the
+    weights are loaded, which is native code.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._compiler: Compiler | None = None
+        self._loaded: _Loaded | None = None
+        self._lock = threading.Lock()
 
-    def __call__(self, grammar: str, tokens: list[int]) -> Matcher:
-        """The grammar's matcher, advanced by ``tokens``. Raises ValueError if it cannot be compiled."""
-        if self._compiler is None:
-            self._compiler = self._load()
-        return self._compiler.matcher(grammar, tokens)
+    def warm(self) -> threading.Thread | None:
+        """Load in a thread, which is returned; None: there is no thread to be had, and the first request loads."""
+        thread = threading.Thread(target=self._try_load, name="vocabulary", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return None
+        return thread
 
-    def _load(self) -> Compiler:
+    def __call__(self, request: TokenRequest) -> Constraint | None:
+        """The constraint of a request, advanced by its ``output``; None: it has none.
+
+        Raises:
+            ValueError: its grammar cannot be compiled.
+        """
+        if request.grammar is None and request.thinking is None:
+            return None
+        loaded = self._load()
+        constraint: Constraint | None = None
+        if request.grammar is not None:
+            constraint = loaded.compiler.matcher(request.grammar)
+        if request.thinking is not None:
+            pieces = loaded.pieces
+            constraint = BudgetedThinking(
+                request.thinking, lambda token: pieces[token] if token < len(pieces) else b"", constraint
+            )
+        if constraint is not None:
+            for token in request.output:
+                constraint.advance(token)
+        return constraint
+
+    def _try_load(self) -> None:
+        try:
+            self._load()
+        except Exception:  # whoever needs it is told
+            log.warning("grammars could not be prepared", exc_info=True)
+
+    def _load(self) -> _Loaded:
         from millstream.grammars.matcher import Compiler
 
-        try:
-            with GGUFFile(self._path) as file:
-                vocabulary, pieces = load_token_bytes(file)
-        except (ModelFileError, OSError) as error:  # the file was good when the engine started
-            raise ValueError(f"the vocabulary cannot be read any more: {error}") from None
-        tokens = [pieces[token_id] for token_id in range(len(pieces))]
-        special = [token_id for token_id in range(len(pieces)) if pieces.is_hidden(token_id)]
-        return Compiler(tokens, special_ids=special, eos_ids=vocabulary.eos_ids)
+        with self._lock:
+            if self._loaded is None:
+                try:
+                    with GGUFFile(self._path) as file:
+                        vocabulary, pieces = load_token_bytes(file)
+                except (ModelFileError, OSError) as error:  # the file was good when the engine started
+                    raise ValueError(f"the vocabulary cannot be read any more: {error}") from None
+                tokens = [pieces[token_id] for token_id in range(len(pieces))]
+                special = [token_id for token_id in range(len(pieces)) if pieces.is_hidden(token_id)]
+                compiler = Compiler(tokens, special_ids=special, eos_ids=vocabulary.eos_ids)
+                self._loaded = _Loaded(pieces, compiler)
+            return self._loaded

@@ -35,8 +35,8 @@ class Runner(Protocol):
     def execute(self, chunks: list[Chunk]) -> Sampled: ...
 
 
-ConstraintSource = Callable[[str, list[int]], Constraint]
-"""Makes the constraint of a grammar, advanced by tokens that exist already. Raises ValueError if it cannot."""
+ConstraintSource = Callable[[TokenRequest], Constraint | None]
+"""Makes the constraint of a request, advanced by the output that exists already. Raises ValueError if it cannot."""
 
 
 class EngineCore:
@@ -76,11 +76,11 @@ class EngineCore:
         self._snapshot = self.scheduler.stats()
 
     def _constraint(self, request: TokenRequest) -> Constraint | None:
-        if request.grammar is None:
-            return None
-        if self._constraints is None:
+        if self._constraints is not None:
+            return self._constraints(request)
+        if request.grammar is not None or request.thinking is not None:
             raise ValueError("this engine has no grammars")
-        return self._constraints(request.grammar, request.output)
+        return None
 
     def abort(self, request_id: str) -> None:
         self.scheduler.abort(request_id)

@@ -55,6 +55,8 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
+    constraints = FileConstraints(config.model_path)
+    warming = constraints.warm()
     isa = active_isa()
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
@@ -102,7 +104,9 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         kv_bytes=model.kv_bytes,
         hidden_size=spec.hidden,
     )
-    return EngineCore(scheduler, runner, FileConstraints(config.model_path), vocab_size=spec.vocab_size), info
+    if warming is not None:
+        warming.join()
+    return EngineCore(scheduler, runner, constraints, vocab_size=spec.vocab_size), info
 
 
 class Worker:

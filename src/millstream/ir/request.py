@@ -93,7 +93,8 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to be continued by ``n`` independent choices."""
+    """A conversation to be continued by ``n`` independent choices. ``reasoning_budget``: tokens after which the
+    reasoning at the beginning of an answer is ended; None: it takes what it takes."""
 
     model: str
     messages: tuple[Message, ...]
@@ -105,6 +106,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     output: Output = Output()
     reasoning_effort: str | None = None
+    reasoning_budget: int | None = None
     n: int = 1
     tenant: str = ""
     priority: int = 0

@@ -7,21 +7,12 @@ from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from millstream.models.gguf import GGUFFile
+from millstream.models.turn_ends import ends_of
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """Token kinds of ``tokenizer.ggml.token_type``."""
 
 _HIDDEN_KINDS = frozenset({UNKNOWN, CONTROL, UNUSED})
-
-# Names that end a turn in every vocabulary that has them, whatever kind a converter gave them.
-_TURN_ENDS = frozenset(
-    {
-        "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-        "<end_of_utterance>", "<｜end▁of▁sentence｜>",
-    }
-)  # fmt: skip
-# The same only as control tokens: some vocabularies have these as ordinary text (Gemma 3 has </s> as HTML).
-_CONTROL_TURN_ENDS = frozenset({"</s>", "<eos>", "<EOT>", "[EOT]", "[EOS]"})
 
 _SPM_SPACE = "▁"
 
@@ -55,18 +46,19 @@ def read_vocabulary(file: GGUFFile) -> Vocabulary:
         kinds = _per_token(file, "tokenizer.ggml.token_type", file.integers("tokenizer.ggml.token_type"), len(texts))
     if "tokenizer.ggml.scores" in file:
         scores = _per_token(file, "tokenizer.ggml.scores", file.numbers("tokenizer.ggml.scores"), len(texts))
-    ends = {token_id for key in ("eos", "eot", "eom") if (token_id := special_id(file, key, len(texts))) is not None}
-    ends |= {ids[text] for text in _TURN_ENDS if text in ids}
-    ends |= {ids[text] for text in _CONTROL_TURN_ENDS if text in ids and kinds[ids[text]] == CONTROL}
-    for token_id in ends:
-        kinds[token_id] = CONTROL
+    named = {token_id for key in ("eos", "eot", "eom") if (token_id := special_id(file, key, len(texts))) is not None}
+    control = {text for text, token_id in ids.items() if kinds[token_id] == CONTROL}
+    template = file.text("tokenizer.chat_template", "")
+    ends, inner = ends_of(ids.keys(), control, {texts[token_id] for token_id in named}, template)
+    for text in ends | inner:
+        kinds[ids[text]] = CONTROL
     return Vocabulary(
         texts=texts,
         ids=ids,
         kinds=kinds,
         scores=scores,
         bos_id=special_id(file, "bos", len(texts)),
-        eos_ids=frozenset(ends),
+        eos_ids=frozenset(ids[text] for text in ends),
         unknown_id=special_id(file, "unknown", len(texts)),
     )
 

@@ -88,7 +88,7 @@ def create_parser(
 
     Args:
         tools: those of the request; without any, no text is taken for a call.
-        reasoning_opened: whether the prompt ends inside a block of reasoning (`ReasoningFormat.opened_by`).
+        reasoning_opened: whether the prompt ends inside a block of reasoning.
 
     Raises:
         KeyError: no format has this name.

@@ -62,7 +62,7 @@ class GrammarChecker:
         return None if fault is None else invalid(f"The answer's grammar cannot be enforced: {fault}.")
 
     def _fault(self, rule: Rule) -> str | None:
-        return self._compile(compose([rule], NONE, "none", {}))
+        return self._compile(compose(rule, None, NONE, "none", {}))
 
     def _compile(self, text: str) -> str | None:
         from millstream.grammars.matcher import GrammarError, byte_compiler
@@ -89,6 +89,14 @@ def _response_refusal(grammar: AnswerGrammar, fault: str, check: Check) -> ApiEr
 
 
 def _tools_refusal(grammar: AnswerGrammar, fault: str, check: Check) -> ApiError:
+    if len(grammar.tools) == 1:
+        ((position, only),) = grammar.tools
+        where = _place(only.parameters or {}, check)
+        return invalid(
+            f"tools[{position}]: the parameters of {only.name!r} cannot be enforced{where}: {fault}.",
+            param=f"tools[{position}]",
+            code="invalid_schema",
+        )
     deadline = time.monotonic() + _SEARCH_SECONDS
     for position, tool in grammar.tools:
         if time.monotonic() > deadline:

@@ -19,7 +19,8 @@ from millstream.parsing.registry import (
     detect_reasoning_format,
     detect_tool_format,
 )
-from millstream.parsing.tools import generic
+from millstream.parsing.tools import generic, harmony
+from millstream.parsing.tools.shared.schemas import CannotHold
 from millstream.pipeline.calls import new_call_id, new_mistral_id
 from millstream.pipeline.grammar import (
     AnswerGrammar,
@@ -41,11 +42,14 @@ class Turn(NamedTuple):
         prompt: the rendered conversation.
         parser: makes the parser of each choice; None: all its text is visible.
         grammar: what the answer must be; None: anything.
+        thoughts: text that opens the reasoning at the beginning of the answer (empty: the prompt has), and text that
+            closes it; None: there will be none.
     """
 
     prompt: str
     parser: Callable[[], Parser] | None
     grammar: AnswerGrammar | None
+    thoughts: tuple[str, str] | None = None
 
 
 class Dialect:
@@ -73,6 +77,8 @@ class Dialect:
         self.reasoning_format = reasoning_format or detect_reasoning_format(source, names)
         _require("tool format", self.tool_format, TOOL_FORMATS)
         _require("reasoning format", self.reasoning_format, REASONING_FORMATS)
+        if HARMONY.name in (self.tool_format, self.reasoning_format):  # one parser reads both
+            self.tool_format = self.reasoning_format = HARMONY.name
         self._renders_tools = bool(_KNOWS_TOOLS.search(source)) and self.tool_format != generic.FORMAT.name
         self._reasoning = REASONING_FORMATS[self.reasoning_format]
         self.new_call_id = new_mistral_id if self.tool_format == "mistral" else new_call_id
@@ -95,12 +101,23 @@ class Dialect:
         prompt = self._render(request, tools, native=self._renders_tools and format_name == self.tool_format)
         state = self._state(prompt)
         parser = self._parser(format_name, tools, opened=state == "open")
-        rules = [rule for rule in (calls, response) if rule is not None]
-        if not rules:
-            return Turn(prompt, parser, None)
-        text = compose(rules, self._reasoning, state, self._control_tokens)
+        thoughts = self._thoughts(state)
+        once = self._channels and thoughts is not None and request.reasoning_budget is not None
+        if once and calls is None and response is None:  # else thoughts that were ended would begin anew
+            calls = lark_rule(harmony.messages(self._control_tokens))
+        if calls is None and response is None:
+            return Turn(prompt, parser, None, thoughts)
+        text = compose(calls, response, self._reasoning, state, self._control_tokens, once=once)
         grammar = AnswerGrammar(text, calls, constrained, response, request.response_format)
-        return Turn(prompt, parser, grammar)
+        return Turn(prompt, parser, grammar, thoughts)
+
+    def _thoughts(self, state: ReasoningState) -> tuple[str, str] | None:
+        """See `Turn.thoughts`."""
+        if self._channels:
+            return harmony.THOUGHTS if harmony.held(self._control_tokens) else None
+        if state == "none":
+            return None
+        return "" if state == "open" else self._reasoning.open, self._reasoning.close
 
     def _call_rule(self, request: ChatRequest, tools: tuple[tuple[int, Tool], ...]) -> tuple[Rule | None, str]:
         """The grammar of calls if they are held to one, and the tool format that it is for."""
@@ -113,13 +130,16 @@ class Dialect:
         if required and not self._channels:
             names.append(generic.FORMAT.name)
         for name in names:
-            text = TOOL_FORMATS[name].constraint(
-                [tool for _, tool in tools],
-                # A free answer is an alternative of its own if it has a form.
-                required=required or request.response_format.kind != "text",
-                parallel=request.parallel_tool_calls and not single,
-                control_tokens=self._control_tokens,
-            )
+            try:
+                text = TOOL_FORMATS[name].constraint(
+                    [tool for _, tool in tools],
+                    # A free answer is an alternative of its own if it has a form.
+                    required=required or request.response_format.kind != "text",
+                    parallel=request.parallel_tool_calls and not single,
+                    control_tokens=self._control_tokens,
+                )
+            except CannotHold as error:
+                raise self._not_held(error, tools) from None
             if text is not None:
                 return lark_rule(text), name
         if required:
@@ -131,14 +151,24 @@ class Dialect:
         if request.tool_choice.mode == "required":
             return None
         rule = response_rule(request.response_format)
-        if rule is not None and self._channels:
-            raise self._unsupported("Structured output is not there yet", "response_format")
+        if rule is not None and self._channels and not harmony.held(self._control_tokens):
+            raise self._unsupported("The answer cannot have a form", "response_format")
         return rule
 
     @property
     def _channels(self) -> bool:
-        """Whether every part of an answer is a message with a header, which our grammars do not write."""
-        return TOOL_FORMATS[self.tool_format].reasoning is not None or self._reasoning is HARMONY
+        """Whether every part of an answer is a message with a header."""
+        return self._reasoning is HARMONY
+
+    def _not_held(self, error: CannotHold, tools: tuple[tuple[int, Tool], ...]) -> ApiError:
+        position = next(position for position, tool in tools if tool.name == error.tool)
+        where = f" at {error.place}" if error.place else ""
+        return invalid(
+            f"tools[{position}]: the parameters of {error.tool!r} cannot be enforced{where} in the tool format "
+            f"{self.tool_format!r} of this model: {error.why}.",
+            param=f"tools[{position}]",
+            code="invalid_schema",
+        )
 
     def _unsupported(self, what: str, param: str) -> ApiError:
         return invalid(

@@ -7,14 +7,15 @@ constrained sequence depends on nothing but its output tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from millstream.ir.request import ResponseFormat, Tool
-from millstream.parsing.reasoning.format import ReasoningFormat
-from millstream.parsing.tools.shared.grammar import marker
+from millstream.parsing.reasoning.format import HARMONY, ReasoningFormat
+from millstream.parsing.tools import harmony
+from millstream.parsing.tools.shared.grammar import marker, pattern
 
 Rule = dict[str, Any]
 """One grammar of the list, without its name: ``lark_grammar`` or ``json_schema``."""
@@ -73,52 +74,49 @@ def response_rule(format: ResponseFormat) -> Rule | None:
         case "json_schema":
             return json_rule({"type": "object"} if format.schema is None else format.schema)
         case "regex":
-            return lark_rule("start: " + regex_terminal(format.pattern or ""))
+            return lark_rule("start: " + pattern(format.pattern or ""))
         case "grammar":
             return lark_rule(format.pattern or "")
         case "text":
             return None
 
 
-def regex_terminal(pattern: str) -> str:
-    """A regular expression as a terminal of the Lark dialect, in which a slash ends it."""
-    out: list[str] = []
-    escaped = False
-    for char in pattern:
-        if char == "\n":
-            out.append("n" if escaped else r"\n")
-        else:
-            out.append(r"\/" if char == "/" and not escaped else char)
-        escaped = char == "\\" and not escaped
-    return f"/{''.join(out)}/"
-
-
 def compose(
-    rules: Sequence[Rule],
+    calls: Rule | None,
+    response: Rule | None,
     reasoning: ReasoningFormat,
     state: ReasoningState,
     control_tokens: Mapping[str, int],
+    *,
+    once: bool = False,
 ) -> str:
-    """The grammar of an answer: reasoning as ``state`` says, then what one of ``rules`` allows."""
-    names = [f"answer{index}" for index in range(len(rules))]
-    answer = "(" + " | ".join(f"@{name}" for name in names) + ")"
-    thoughts = _thoughts(reasoning, control_tokens)
-    match state:
-        case "open":
-            lark = f"start: thoughts ws {answer}\n{thoughts}\n{_SPACE}"
-        case "possible":
-            opening = marker(reasoning.open, control_tokens)
-            lark = f"start: (ws {opening} thoughts ws)? {answer}\n{thoughts}\n{_SPACE}"
-        case "none":
-            lark = f"start: {answer}"
-    grammars = [{"lark_grammar": lark}]
-    grammars += [{"name": name, **rule} for name, rule in zip(names, rules, strict=True)]
+    """The grammar of an answer: reasoning as ``state`` says, then calls or visible text, whichever have a rule.
+
+    Args:
+        once: where reasoning is a message among others, there is one of it at most.
+    """
+    before, rules, prefix = _thoughts(reasoning, state, control_tokens, once=once)
+    named = {name: rule for name, rule in (("calls", calls), ("response", response)) if rule is not None}
+    answers = [f"@{name}" if name == "calls" else f"{prefix} @{name}".strip() for name in named]
+    lark = f"start: {before} ({' | '.join(answers)})\n{rules}"
+    grammars = [{"lark_grammar": lark}, *({"name": name, **rule} for name, rule in named.items())]
     # ASCII, so that a lone surrogate is a complaint of the compiler and not of the way there.
     return json.dumps({"grammars": grammars})
 
 
-def _thoughts(reasoning: ReasoningFormat, control_tokens: Mapping[str, int]) -> str:
-    """From behind the opening tag to behind the first closing one."""
-    if reasoning.close in control_tokens:
-        return f"thoughts: THOUGHTS {marker(reasoning.close, control_tokens)}\n{_THOUGHTS}"
-    return f"thoughts[lazy]: THOUGHTS {marker(reasoning.close, {})}\n{_THOUGHTS}"
+def _thoughts(
+    reasoning: ReasoningFormat, state: ReasoningState, control_tokens: Mapping[str, int], *, once: bool
+) -> tuple[str, str, str]:
+    """What stands before an answer, the rules that this uses, and what stands before visible text in particular."""
+    if reasoning is HARMONY and harmony.held(control_tokens):
+        rules, final = harmony.frame(control_tokens, once=once)
+        return "thoughts", rules, final
+    if state == "none":
+        return "", "", ""
+    close = marker(reasoning.close, control_tokens)
+    # From behind the opening tag to behind the first closing one.
+    lazy = "" if reasoning.close in control_tokens else "[lazy]"
+    rules = f"thoughts{lazy}: THOUGHTS {close}\n{_THOUGHTS}\n{_SPACE}"
+    if state == "open":
+        return "thoughts ws", rules, ""
+    return f"(ws {marker(reasoning.open, control_tokens)} thoughts ws)?", rules, ""

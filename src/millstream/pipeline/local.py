@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from millstream.engine.protocol import TokenEngine, TokenRequest
+from millstream.engine.protocol import ThinkingBudget, TokenEngine, TokenRequest
 from millstream.ir.channel import merge
 from millstream.ir.errors import context_length_exceeded, invalid, model_not_found
 from millstream.ir.guard import guard
@@ -209,7 +209,24 @@ class LocalProvider:
         grammar = prompt.turn.grammar
         params = sampling_params(request.sampling, request.output.logprobs, self._engine.info.vocab_size)
         text = grammar.text if grammar is not None else None
-        return token_requests(request, prompt.ids, count=request.n, ends=ends, room=room, params=params, grammar=text)
+        return token_requests(
+            request,
+            prompt.ids,
+            count=request.n,
+            ends=ends,
+            room=room,
+            params=params,
+            grammar=text,
+            thinking=self._budget(request, prompt.turn),
+        )
+
+    def _budget(self, request: ChatRequest, turn: Turn) -> ThinkingBudget | None:
+        """The limit of a choice's reasoning; none if there is nothing to limit."""
+        limit = request.reasoning_budget
+        if limit is None or turn.thoughts is None:
+            return None
+        opening, close = turn.thoughts
+        return ThinkingBudget(limit, close, self._tokenizer.encode(close), opening)
 
 
 def _is_long(request: ChatRequest) -> bool:

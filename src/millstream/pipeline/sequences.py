@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest, TokenStream
+from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest, TokenStream
 from millstream.ir.deltas import Delta
 from millstream.ir.errors import invalid
 from millstream.ir.request import CompletionRequest, Request, Sampling
@@ -81,6 +81,7 @@ def token_requests(
     params: SamplingParams,
     grammar: str | None = None,
     prompt_logprobs: int | None = None,
+    thinking: ThinkingBudget | None = None,
 ) -> list[TokenRequest]:
     """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
     sampling = request.sampling
@@ -99,6 +100,7 @@ def token_requests(
             priority=request.priority,
             grammar=grammar,
             prompt_logprobs=prompt_logprobs,
+            thinking=thinking,
         )
         for choice in range(count)
     ]

@@ -34,9 +34,11 @@ MESSAGES_FIELDS = field_table(
         honoured(
             "thinking",
             "`enabled` and `adaptive` set the template's `enable_thinking` (and `thinking`) to true, `disabled` to "
-            "false; without it the template decides. `budget_tokens` is given to the template as `thinking_budget`, "
-            "which may not read it; generation is not cut at it. `display: omitted` leaves the text out and puts it in "
-            "the signature, from which it is read when the block is sent again; any other display shows it whole.",
+            "false; without it the template decides. `budget_tokens` (at least 1): after so many tokens the reasoning "
+            "at the beginning of the answer is ended, and the answer goes on; the template gets it as "
+            "`thinking_budget` too. With a model that does not reason it changes nothing. `display: omitted` leaves "
+            "the text out and puts it in the signature, from which it is read when the block is sent again; any other "
+            "display shows it whole.",
         ),
         honoured(
             "output_config",

@@ -107,6 +107,7 @@ def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
         response_format=_response_format(wire, limits),
         template_kwargs=_template_kwargs(wire, limits),
         sampling=sampling,
+        reasoning_budget=wire.thinking.budget_tokens if wire.thinking and wire.thinking.type == "enabled" else None,
     )
     hidden = wire.thinking is not None and wire.thinking.display == "omitted"
     options = WireOptions(model=request.model, stream=bool(wire.stream), hide_reasoning=hidden)

@@ -11,6 +11,7 @@ from millstream.ir.request import ChatRequest, Message, Output, Role, ToolCall
 from millstream.surfaces.openai_fields import CHAT_FIELDS
 from millstream.surfaces.openai_labels import TIERS, check_metadata, one_of
 from millstream.surfaces.openai_params import (
+    MAX_INT32,
     SharedBody,
     check_count,
     choice_count,
@@ -69,6 +70,7 @@ class ChatBody(SharedBody, frozen=True, kw_only=True):
     top_logprobs: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
+    thinking_token_budget: int | None = None
     tools: list[WireTool] | None = None
     tool_choice: str | WireToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -111,6 +113,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         response_format=response_format(wire.response_format, limits),
         template_kwargs=template_kwargs(wire.chat_template_kwargs, wire.reasoning_effort, limits),
         sampling=sampling(wire, limits, max_tokens=max_tokens, max_name=max_name),
+        reasoning_budget=_budget(wire),
         # Running usage is counted from the ids of each delta.
         output=Output(logprobs=logprobs, token_ids=token_ids or running),
         n=choice_count(wire.n, limits),
@@ -169,6 +172,13 @@ def _as_sent(wire: Any) -> Any:
         return wire
     members = {name: _as_sent(getattr(wire, name)) for name in wire.__struct_fields__}
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _budget(wire: ChatBody) -> int | None:
+    budget = wire.thinking_token_budget
+    if budget is not None and not 0 <= budget <= MAX_INT32:
+        raise invalid(f"thinking_token_budget must be between 0 and {MAX_INT32}.", param="thinking_token_budget")
+    return budget
 
 
 def _logprobs(wire: ChatBody, limits: Limits) -> int | None:

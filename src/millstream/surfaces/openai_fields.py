@@ -83,6 +83,11 @@ CHAT_FIELDS = field_table(
             "Given to the chat template, which may not read it.",
         ),
         honoured(
+            "thinking_token_budget",
+            "0 or more: after so many tokens the reasoning at the beginning of the answer is ended, and the answer "
+            "goes on. With a model that does not reason it changes nothing.",
+        ),
+        honoured(
             "tools",
             "Functions. Names: 1 to 64 letters, digits, `_` and `-`, each once. `parameters` is the JSON schema of an "
             "object; `strict: true` holds arguments to it, and so does every `tool_choice` that requires a call.",
@@ -90,7 +95,7 @@ CHAT_FIELDS = field_table(
         honoured(
             "tool_choice",
             '`"none"`, `"auto"` (default), `"required"`, one function by name, or `allowed_tools`. A required call is '
-            "enforced by a grammar, with any model but those that write calls as gpt-oss does (refused there).",
+            "enforced by a grammar, whatever form the model writes calls in.",
         ),
         honoured("parallel_tool_calls", "false: generation ends after the first call. Default true."),
         honoured(

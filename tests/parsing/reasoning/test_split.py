@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.parsing.events import Piece
-from millstream.parsing.reasoning.format import FORMATS, THINK
+from millstream.parsing.reasoning.format import FORMATS
 from millstream.parsing.registry import create_parser, detect_reasoning_format
 from parsing.driver import TOOLS, Call, Item, Thought, assert_same_however_cut, fold, run
 
@@ -90,13 +90,6 @@ def test_tool_markers_pass_as_control_tokens() -> None:
         "Hi",
         Call("get_time", "{}"),
     ]
-
-
-def test_opened_by() -> None:
-    assert THINK.opened_by("<|im_start|>assistant\n<think>\n")
-    assert not THINK.opened_by("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    assert not THINK.opened_by("<|im_start|>assistant\n")
-    assert not FORMATS["none"].opened_by("<think>")
 
 
 @pytest.mark.parametrize(

@@ -183,25 +183,65 @@ def _hermes() -> list[Case]:
     ]
 
 
-def _generic() -> list[Case]:
-    def case(name: str, text: str, *expected: Item) -> Case:
-        return Case("generic", name, text, expected, markers=HERMES)
-
-    return [
-        case("bare", f'{{"name": "get_weather", "arguments": {PARIS}}}', Call("get_weather", PARIS)),
-        case("bare and text", '\n{"name": "get_time"}\nThere.', Call("get_time", "{}"), "There."),
-        case("answer in json", '{"city": "Paris", "name": "get_time"}', '{"city": "Paris", "name": "get_time"}'),
-        case("unknown bare", '{"name": "Ann", "arguments": {}}', '{"name": "Ann", "arguments": {}}'),
-        case(
-            "fence",
-            f'Sure:\n```json\n{{"name": "get_weather", "arguments": {PARIS}}}\n```\nOk',
-            "Sure:",
-            Call("get_weather", PARIS),
-            "Ok",
-        ),
-        case("fenced answer", 'So:\n```json\n{"a": 1}\n```\n', 'So:\n```json\n{"a": 1}\n```\n'),
-        case("fenced list", "```json\n[1, 2]\n```", "```json\n[1, 2]\n```"),
+def _bare_hermes() -> list[Case]:
+    """Calls without tags, and answers in JSON that look like them."""
+    weather = f'{{"name": "get_weather", "arguments": {PARIS}}}'
+    answers = [
+        '{"city": "Paris", "name": "get_time"}',
+        '{"name": "Ann", "arguments": {}}',
+        '{"name": "get_weather"}',
+        '{"name": "get_weather", "arguments": null}',
+        '{"name": "get_weather", "city": "Paris"}',
+        '{"name": "get_weather", "arguments": "Paris"}',
+        '{"name": "get_weather", "arguments": [1]}',
+        '{"arguments": {"a": {"b": "c"}}, "names": 1}',
+        '{"name": "get_weather", "arguments',
+        '[{"name": "get_weather", "arguments": {}}]',
+        f"Here it is: {weather}",
     ]
+
+    def cases(format: str) -> list[Case]:
+        def case(name: str, text: str, *expected: Item, reasoning: str = "none") -> Case:
+            return Case(format, name, text, expected, markers=HERMES, reasoning=reasoning)
+
+        return [
+            case("bare", weather, Call("get_weather", PARIS)),
+            case(
+                "bare, indented",
+                f'{{\n  "name": "get_weather",\n  "arguments": {PARIS}\n}}',
+                Call("get_weather", PARIS),
+            ),
+            case("bare and text", '\n{"name": "get_time"}\nThere.', Call("get_time", "{}"), "There."),
+            case(
+                "bare, two",
+                f'{weather}\n{{"name": "get_time", "arguments": {{}}}}',
+                Call("get_weather", PARIS),
+                Call("get_time", "{}"),
+            ),
+            case(
+                "bare, arguments first", f'{{"arguments": {PARIS}, "name": "get_weather"}}', Call("get_weather", PARIS)
+            ),
+            case("bare, openai shape", f'{{"type": "function", "function": {weather}}}', Call("get_weather", PARIS)),
+            case(
+                "bare after thoughts",
+                f"<think>Hm.</think>\n{weather}",
+                Thought("Hm."),
+                Call("get_weather", PARIS),
+                reasoning="think",
+            ),
+            case("fence", f"Sure:\n```json\n{weather}\n```\nOk", "Sure:", Call("get_weather", PARIS), "Ok"),
+            case("fence alone", f"```json\n{weather}\n```", Call("get_weather", PARIS)),
+            case("fenced answer", 'So:\n```json\n{"a": 1}\n```\n', 'So:\n```json\n{"a": 1}\n```\n'),
+            case("fenced list", "```json\n[1, 2]\n```", "```json\n[1, 2]\n```"),
+            case(
+                "fenced record",
+                '```json\n{"name": "get_weather", "age": 3}\n```',
+                '```json\n{"name": "get_weather", "age": 3}\n```',
+            ),
+            *[case(f"answer {text}", text, text) for text in answers],
+        ]
+
+    return [*cases("hermes"), *cases("generic")]
 
 
 def _llama3() -> list[Case]:
@@ -617,7 +657,7 @@ def _channels() -> list[Case]:
 CASES = [
     *_json_family(),
     *_hermes(),
-    *_generic(),
+    *_bare_hermes(),
     *_llama3(),
     *_mistral(),
     *_deepseek(),

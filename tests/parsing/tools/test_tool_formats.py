@@ -139,10 +139,30 @@ def test_text_is_not_held_back(format: str) -> None:
 def test_calls_are_streamed(case: Case) -> None:
     """The name goes out before the arguments are there, and the arguments before they are complete."""
     calls = [item for item in case.expected if isinstance(item, Call)]
-    if not calls or case.name in {"arguments first", "call in thoughts"}:
+    if not calls or case.name in {"arguments first", "bare, arguments first", "call in thoughts"}:
         return
     parser = case.parser()
     before = joined(parser.feed(Piece(case.text[: case.text.index("Paris") + 3])))
     assert CallStart(calls[0].name, calls[0].id) in before
     fragments = [event.fragment for event in before if isinstance(event, CallArgs)]
     assert "".join(fragments).endswith("Par")
+
+
+@pytest.mark.parametrize("format", ["hermes", "generic"])
+@pytest.mark.parametrize(
+    ("text", "certain"),
+    [
+        ('{"name": "Ann", "age": 4}', '{"name": "Ann"'),
+        ('{"names": []}', '{"names"'),
+        ('{"name": "get_weather", "x": 1}', '{"name": "get_weather", "x"'),
+        ("{1: 2}", "{1"),
+    ],
+)
+def test_json_is_held_back_only_while_it_can_be_a_call(format: str, text: str, certain: str) -> None:
+    parser = create_parser(format, "none", TOOLS)
+    sent = ""
+    for at, char in enumerate(text, 1):
+        sent += "".join(event.text for event in parser.feed(Piece(char)) if isinstance(event, Span))
+        if at > len(certain):
+            assert sent == text[:at].rstrip()
+    assert sent == text

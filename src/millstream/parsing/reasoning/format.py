@@ -17,10 +17,6 @@ class ReasoningFormat:
     open: str = ""
     close: str = ""
 
-    def opened_by(self, prompt: str) -> bool:
-        """Whether a rendered prompt leaves the block open, so that the answer begins inside it."""
-        return bool(self.open) and prompt.rfind(self.open) > prompt.rfind(self.close)
-
 
 NONE = ReasoningFormat("none")
 THINK = ReasoningFormat("think", "<think>", "</think>")

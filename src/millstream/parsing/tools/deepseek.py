@@ -24,6 +24,7 @@ from millstream.parsing.tools.format import ToolFormat
 from millstream.parsing.tools.shared import grammar
 from millstream.parsing.tools.shared.outer import text_and_calls
 from millstream.parsing.tools.shared.tagged import TaggedCalls, Tags
+from millstream.parsing.tools.shared.tagged_grammar import tagged_grammar
 
 CALLS_BEGIN = "<｜tool▁calls▁begin｜>"
 CALLS_END = "<｜tool▁calls▁end｜>"
@@ -99,12 +100,16 @@ def _grammar(
     def body(tool: Tool) -> str:
         name = grammar.quoted(tool.name)
         head = f"{type_} {separator} {name}" if type_ else f"{name} {separator}"
-        return f"{begin} {head} {fence[0]} {grammar.arguments(tool)} {fence[1]} {end}"
+        return f"{head} {fence[0]} {grammar.arguments(tool)} {fence[1]} {end}"
 
     more = " (ws call)*" if parallel else ""
-    rest = f"rest: call{more} {calls_end}"
-    calls = grammar.rules("call", tools, body)
-    return grammar.answer(CALLS_BEGIN, f"{calls}\n{rest}", control_tokens, required=required, repeat=False)
+    calls = [
+        grammar.rules("body", tools, body),
+        f"call: {begin} body",
+        f"rest: ws call{more} ws {calls_end}",
+    ]
+    openings = {CALLS_BEGIN: "rest", CALL_BEGIN: "body"}
+    return grammar.answer(openings, "\n".join(calls), control_tokens, required=required, parallel=False)
 
 
 _DSML_TAGS = Tags(
@@ -131,6 +136,7 @@ V31 = ToolFormat(
 )
 V32 = ToolFormat(
     name="deepseek-v3.2",
+    constrain=tagged_grammar(_DSML_TAGS),
     steps=lambda tools: TaggedCalls(_DSML_TAGS, tools).steps,
     detect=lambda source, tokens: "｜DSML｜" in source,
 )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from millstream.ir.request import Tool
 from millstream.parsing.scan.scanner import Scanner, Steps
+from millstream.parsing.tools.shared.schemas import branches, resolved
 
 
 class Toolbox:
@@ -22,12 +23,20 @@ class Toolbox:
     def __contains__(self, name: str) -> bool:
         return name in self._tools
 
+    def needs_arguments(self, name: str) -> bool:
+        """Whether a tool's schema has parameters that must be given."""
+        tool = self._tools.get(name)
+        return tool is not None and isinstance(tool.parameters, dict) and bool(tool.parameters.get("required"))
+
     def properties(self, name: str) -> dict[str, Any]:
-        """Schemas of a tool's parameters in their order; empty for an unknown tool or a schema without any."""
+        """Schemas of a tool's parameters in their order, as the alternatives that they allow; empty for an unknown tool
+        or a schema without any."""
         tool = self._tools.get(name)
         schema = tool.parameters if tool is not None else None
         properties = schema.get("properties") if isinstance(schema, dict) else None
-        return properties if isinstance(properties, dict) else {}
+        if not isinstance(schema, dict) or not isinstance(properties, dict):
+            return {}
+        return {key: {"anyOf": list(branches(resolved(value, schema), schema))} for key, value in properties.items()}
 
 
 class Constrain(Protocol):

@@ -1,8 +1,4 @@
-"""Calls for models whose chat template knows none: a prompt that teaches the hermes form, and its parser.
-
-Small models stray from it in known ways, so these are read too: a code fence of JSON instead of the tags, and the bare
-object as the beginning of the answer, both only for declared tools.
-"""
+"""Calls for models whose chat template knows none: a prompt that teaches the hermes form, and its parser."""
 
 from __future__ import annotations
 
@@ -11,31 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.ir.request import Message, Tool, ToolCall, ToolChoice
-from millstream.parsing.scan.markers import Markers
-from millstream.parsing.scan.scanner import Scanner, Steps
-from millstream.parsing.tools.format import Toolbox, ToolFormat
-from millstream.parsing.tools.hermes import CLOSE, OPEN, constrain
-from millstream.parsing.tools.shared.marked_json import bare_calls, marked_calls
-from millstream.parsing.tools.shared.outer import text_and_calls
-
-_FENCE = "```json"
-_OPENS = Markers([OPEN, _FENCE])
-_TAG_END = Markers([CLOSE])
-_FENCE_END = Markers(["```"])
-_CLOSES = Markers([CLOSE, "```"])
-_STOPS = Markers([OPEN, CLOSE, "```"])
-
-
-def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
-    if (yield from scanner.first(_STOPS)) == "{":
-        yield from bare_calls(scanner, _STOPS, _CLOSES, tools)
-    yield from text_and_calls(scanner, _OPENS, _CLOSES, lambda marker: _calls(scanner, marker, tools))
-
-
-def _calls(scanner: Scanner, marker: str, tools: Toolbox) -> Steps[bool]:
-    if marker == OPEN:
-        return (yield from marked_calls(scanner, marker, _STOPS, _TAG_END))
-    return (yield from marked_calls(scanner, marker, _STOPS, _FENCE_END, tools.__contains__, bare=True))
+from millstream.parsing.tools.format import ToolFormat
+from millstream.parsing.tools.hermes import CLOSE, OPEN, constrain, parser
 
 
 def system_prompt(tools: Sequence[Tool], choice: ToolChoice | None = None, *, parallel: bool = True) -> str:
@@ -124,6 +97,6 @@ def rewrite(
 
 FORMAT = ToolFormat(
     name="generic",
-    steps=lambda tools: lambda scanner: _parser(scanner, tools),
+    steps=lambda tools: lambda scanner: parser(scanner, tools),
     constrain=constrain,
 )

@@ -9,13 +9,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
+from millstream.ir.request import Tool
 from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import EndOfInput, Scanner, Steps
 from millstream.parsing.tools.format import Toolbox, ToolFormat
+from millstream.parsing.tools.shared import grammar
 from millstream.parsing.tools.shared.arguments import ArgumentsWriter
 from millstream.parsing.tools.shared.outer import text_and_calls
+from millstream.parsing.tools.shared.schemas import CannotHold
 from millstream.parsing.tools.shared.tagged import tagged_value
+from millstream.parsing.tools.shared.text_values import Style, TextParameters
 
 _OPEN = Markers(["<tool_call>"])
 _CLOSE = Markers(["</tool_call>"])
@@ -77,8 +82,32 @@ class GlmCalls:
         return True
 
 
+def _readable(name: str) -> bool:
+    return bool(name.strip()) and name == name.strip() and _KEY_TEXT.fullmatch(name) is not None
+
+
+_STYLE = Style(lambda string: ("<arg_key>", "</arg_key>", "<arg_value>"), "</arg_value>", _readable)
+
+
+def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
+    """Its grammar."""
+    values = TextParameters(_STYLE, control_tokens)
+
+    def call(tool: Tool) -> str:
+        if _NAME.fullmatch(tool.name) is None:
+            raise CannotHold(tool.name, "", "the format cannot write this name")
+        close = grammar.marker("</tool_call>", control_tokens)
+        return f"ws {grammar.quoted(tool.name)} ws {values.members(tool)} {close}"
+
+    lark = [grammar.rules("rest", tools, call)]
+    lark.append(values.rules)
+    openings = {"<tool_call>": "rest"}
+    return grammar.answer(openings, "\n".join(lark), control_tokens, required=required, parallel=parallel)
+
+
 FORMAT = ToolFormat(
     name="glm",
     steps=lambda tools: GlmCalls(tools).steps,
+    constrain=constrain,
     detect=lambda source, tokens: "<arg_key>" in source and "<arg_value>" in source,
 )

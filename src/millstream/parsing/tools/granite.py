@@ -20,7 +20,9 @@ CLOSES = ("</tool_call>", "</function_call>")
 
 def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
     """Its grammar."""
-    return grammar.json_list(OPENS[0], "", tools, control_tokens, required=required, parallel=parallel)
+    lark = grammar.json_list("rest", tools, parallel=parallel)
+    openings = dict.fromkeys(OPENS, "rest")
+    return grammar.answer(openings, lark, control_tokens, required=required, parallel=False)
 
 
 FORMAT = ToolFormat(

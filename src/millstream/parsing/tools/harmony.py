@@ -10,20 +10,29 @@ package reads token ids of its own vocabulary, which it downloads; here text is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from millstream.ir.request import Tool
 from millstream.parsing.events import Span
 from millstream.parsing.scan.channel import TextChannel
 from millstream.parsing.scan.json_text import json_value
 from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import EndOfInput, Scanner, Steps
 from millstream.parsing.tools.format import ToolFormat
+from millstream.parsing.tools.shared import grammar
 
 CHANNEL = "<|channel|>"
 MESSAGE = "<|message|>"
 START = "<|start|>"
+END = "<|end|>"
+CONSTRAIN = "<|constrain|>"
 
-_ENDS = Markers(["<|end|>", "<|call|>", "<|return|>", START, CHANNEL])
+THOUGHTS = (f"{CHANNEL}analysis{MESSAGE}", END)
+"""What opens and closes a message of analysis."""
+
+_ENDS = Markers([END, "<|call|>", "<|return|>", START, CHANNEL])
 _OPENS = Markers([START, CHANNEL])
-_HEADER = Markers([MESSAGE, CHANNEL, "<|constrain|>", START, "<|end|>"])
+_HEADER = Markers([MESSAGE, CHANNEL, CONSTRAIN, START, END])
 _MESSAGE = Markers([MESSAGE])
 _BEGINNING = Markers([START, CHANNEL, MESSAGE])
 _RECIPIENT = Markers(["to="])
@@ -80,7 +89,7 @@ class Harmony:
         try:
             while marker != MESSAGE:
                 marker = yield from scanner.until(_HEADER, parts.append)
-                if marker in {START, "<|end|>"}:
+                if marker in {START, END}:
                     parts.clear()
                 parts.append(CHANNEL if marker == CHANNEL else " ")
         except EndOfInput:
@@ -116,9 +125,73 @@ class Harmony:
         return marker
 
 
+_MESSAGE_TEXT = f"TEXT: {grammar.ANY_TEXT} & ~" + grammar.pattern(
+    r"(?s:.*)<\|(end|call|return|start|channel)\|>(?s:.*)"
+)
+_NEEDED = frozenset({CHANNEL, MESSAGE, START, END})
+
+
+def held(control_tokens: Mapping[str, int]) -> bool:
+    """Whether there are grammars for a vocabulary: headers are control tokens, as in gpt-oss's own."""
+    return control_tokens.keys() >= _NEEDED
+
+
+def frame(control_tokens: Mapping[str, int], *, once: bool = False) -> tuple[str, str]:
+    """Rules around what an answer is held to, and what stands before it if it is visible text.
+
+    The rules define ``thoughts``: the messages of analysis in front of it. ``once``: there is one at most.
+    """
+    channel, message, end, start = _marks(control_tokens)
+    constrain = grammar.marker(CONSTRAIN, control_tokens)
+    rules = [
+        f'thoughts: ({channel} "analysis" {message} TEXT {end} {start} "assistant"){"?" if once else "*"}',
+        f'json_mark: (/ ?/ {constrain} "json" | " json")?',
+        _MESSAGE_TEXT,
+    ]
+    return "\n".join(rules), f'{channel} "final" json_mark {message}'
+
+
+def constrain(
+    tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]
+) -> str | None:
+    """Its grammar, for what stands behind the thoughts (`frame`). There is one call: the model hands over after it."""
+    if not held(control_tokens):
+        return None
+    channel, message, end, start = _marks(control_tokens)
+
+    def call(tool: Tool) -> str:
+        recipient = f"to=functions.{tool.name}"
+        first = f'{grammar.quoted(" " + recipient)} {channel} "commentary"'
+        last = f"{channel} {grammar.quoted('commentary ' + recipient)}"
+        return f"({first} | {last}) json_mark {message} ws {grammar.arguments(tool)}"
+
+    lark = [grammar.rules("call", tools, call), frame(control_tokens)[0]]
+    if required:
+        lark.append("start: call")
+    else:
+        lark.append(f'start: (note {end} {start} "assistant")* (note | call)')
+        lark.append(f"note: {channel} /commentary|final/ {message} TEXT")
+    return grammar.whole("\n".join(lark))
+
+
+def messages(control_tokens: Mapping[str, int]) -> str:
+    """A grammar of any messages behind the thoughts."""
+    channel, message, end, start = _marks(control_tokens)
+    constrain = grammar.marker(CONSTRAIN, control_tokens)
+    header = f"/( to=[^<]{{1,80}})?/ {channel} /(commentary|final)[^<]{{0,80}}/ ({constrain} /[a-z]{{0,16}}/)?"
+    lark = [f'start: (note {end} {start} "assistant")* note', f"note: {header} {message} TEXT", _MESSAGE_TEXT]
+    return grammar.whole("\n".join(lark))
+
+
+def _marks(control_tokens: Mapping[str, int]) -> tuple[str, str, str, str]:
+    channel, message, end, start = (grammar.marker(text, control_tokens) for text in (CHANNEL, MESSAGE, END, START))
+    return channel, message, end, start
+
+
 FORMAT = ToolFormat(
     name="harmony",
     steps=lambda tools: Harmony(calls=bool(tools)).steps,
     detect=lambda source, tokens: CHANNEL in source and MESSAGE in source,
+    constrain=constrain,
     reasoning="harmony",
 )

@@ -18,7 +18,9 @@ from millstream.parsing.tools.shared import grammar
 from millstream.parsing.tools.shared.marked_json import bare_calls, marked_calls
 from millstream.parsing.tools.shared.outer import text_and_calls
 
-_TAG = Markers(["<|python_tag|>"])
+TAG = "<|python_tag|>"
+
+_TAG = Markers([TAG])
 _NOTHING = Markers(())
 
 
@@ -28,15 +30,16 @@ def _parser(scanner: Scanner, tools: Toolbox) -> Steps[None]:
     yield from text_and_calls(scanner, _TAG, _NOTHING, lambda marker: marked_calls(scanner, marker, _TAG, _NOTHING))
 
 
-def constrain(
-    tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]
-) -> str | None:
-    """Its grammar, which only a required call has: without a marker free text cannot be told from a call."""
-    if not required:
-        return None
-    calls = grammar.rules("call", tools, lambda tool: grammar.json_call(tool, "parameters"))
-    more = ' (";" ws call)*' if parallel else ""
-    return grammar.whole(f"start: call{more}\n{calls}")
+def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
+    """Its grammar. In free text an answer that begins as a call is one."""
+    more = ' (ws ";" ws call)*' if parallel else ""
+    calls = f"calls: call{more}\n" + grammar.rules("call", tools, lambda tool: grammar.json_call(tool, "parameters"))
+    if required:
+        return grammar.whole(f"start: calls\n{calls}")
+    tails = grammar.rules("tail", tools, lambda tool: grammar.json_tail(tool, "parameters"))
+    bare = [grammar.bare_json("tail")]
+    lark = f"{calls}\n{tails}"
+    return grammar.answer({TAG: "ws calls"}, lark, control_tokens, required=False, parallel=parallel, bare=bare)
 
 
 FORMAT = ToolFormat(

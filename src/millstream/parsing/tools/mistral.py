@@ -64,12 +64,13 @@ def _named_call(scanner: Scanner) -> Steps[None]:
 def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
     """Its grammar."""
     if "[ARGS]" not in control_tokens:
-        return grammar.json_list(CALLS, "", tools, control_tokens, required=required, parallel=parallel)
+        lark = grammar.json_list("rest", tools, parallel=parallel)
+        return grammar.answer({CALLS: "rest"}, lark, control_tokens, required=required, parallel=False)
     separator = grammar.marker("[ARGS]", control_tokens)
     calls = grammar.rules(
         "rest", tools, lambda tool: f"{grammar.quoted(tool.name)} {separator} {grammar.arguments(tool)}"
     )
-    return grammar.answer(CALLS, calls, control_tokens, required=required, repeat=parallel)
+    return grammar.answer({CALLS: "rest"}, calls, control_tokens, required=required, parallel=parallel)
 
 
 FORMAT = ToolFormat(

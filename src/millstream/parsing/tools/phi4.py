@@ -12,16 +12,19 @@ from millstream.parsing.tools.shared.marked_json import MarkedJson
 
 OPEN = "<|tool_call|>"
 CLOSE = "<|/tool_call|>"
+FUNCTOOLS = "functools["
 
 
 def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
     """Its grammar."""
-    return grammar.json_list(OPEN, CLOSE, tools, control_tokens, required=required, parallel=parallel)
+    lark = grammar.json_list("rest", tools, parallel=parallel)
+    openings = {OPEN: f"rest {grammar.marker(CLOSE, control_tokens)}", FUNCTOOLS: "list"}
+    return grammar.answer(openings, lark, control_tokens, required=required, parallel=False)
 
 
 FORMAT = ToolFormat(
     name="phi4",
-    steps=lambda tools: MarkedJson([OPEN, "functools["], [CLOSE]).steps,
+    steps=lambda tools: MarkedJson([OPEN, FUNCTOOLS], [CLOSE]).steps,
     constrain=constrain,
     detect=lambda source, tokens: CLOSE in source or "functools" in source or "<|/tool|>" in source,
 )

@@ -9,13 +9,18 @@ only the beginning of the answer can be, and only a list of declared tools. Llam
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from millstream.ir.request import Tool
 from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import Scanner, Steps
 from millstream.parsing.tools.format import Toolbox, ToolFormat
+from millstream.parsing.tools.shared import grammar
 from millstream.parsing.tools.shared.json_call import any_name
 from millstream.parsing.tools.shared.marked_json import bare_calls, marked_calls
 from millstream.parsing.tools.shared.outer import text_and_calls
 from millstream.parsing.tools.shared.python_calls import python_calls
+from millstream.parsing.tools.shared.python_grammar import bare_list, python_rules
 
 _MARKERS = {
     "<|python_start|>": "<|python_end|>",
@@ -45,8 +50,25 @@ def _calls(scanner: Scanner, marker: str, tools: Toolbox) -> Steps[bool]:
     return (yield from python_calls(scanner, marker, _CLOSES, tools, any_name))
 
 
+def constrain(tools: Sequence[Tool], *, required: bool, parallel: bool, control_tokens: Mapping[str, int]) -> str:
+    """Its grammar: a list of calls, behind the marker that the tokenizer has, if it has one."""
+    listed = list(tools)
+    lark = [python_rules(listed, parallel=parallel)]
+    known = next((marker for marker in _MARKERS if marker in control_tokens), None)
+    if required and known is None:
+        return grammar.whole("start: calls\n" + lark[0])
+    order = sorted(_MARKERS, key=lambda marker: marker != known)
+    openings = {marker: f"ws calls ws {grammar.marker(_MARKERS[marker], control_tokens)}" for marker in order}
+    bare: tuple[grammar.Bare, ...] = ()
+    if not required:
+        lark.append(grammar.rules("tail", tools, lambda tool: grammar.json_tail(tool, "parameters")))
+        bare = grammar.bare_json("tail"), bare_list(listed)
+    return grammar.answer(openings, "\n".join(lark), control_tokens, required=required, parallel=False, bare=bare)
+
+
 FORMAT = ToolFormat(
     name="pythonic",
+    constrain=constrain,
     steps=lambda tools: lambda scanner: _parser(scanner, tools),
     detect=lambda source, tokens: (
         any(marker in source or marker in tokens for marker in _MARKERS)

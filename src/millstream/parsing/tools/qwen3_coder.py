@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from millstream.parsing.tools.format import ToolFormat
 from millstream.parsing.tools.shared.tagged import TaggedCalls, Tags
+from millstream.parsing.tools.shared.tagged_grammar import tagged_grammar
 
 
 def _tags(outer: str) -> Tags:
@@ -32,11 +33,13 @@ def _tags(outer: str) -> Tags:
 
 FORMAT = ToolFormat(
     name="qwen3-coder",
+    constrain=tagged_grammar(_tags("tool_call")),
     steps=lambda tools: TaggedCalls(_tags("tool_call"), tools).steps,
     detect=lambda source, tokens: "<function=" in source and "<parameter=" in source and "<seed:" not in source,
 )
 SEED_OSS = ToolFormat(
     name="seed-oss",
+    constrain=tagged_grammar(_tags("seed:tool_call")),
     steps=lambda tools: TaggedCalls(_tags("seed:tool_call"), tools).steps,
     detect=lambda source, tokens: "seed:tool_call" in source,
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from millstream.parsing.scan.markers import Markers
 from millstream.parsing.scan.scanner import Scanner, Steps
 from millstream.parsing.tools.format import Toolbox
-from millstream.parsing.tools.shared.json_call import any_name, json_call
+from millstream.parsing.tools.shared.json_call import json_call
 from millstream.parsing.tools.shared.outer import text_and_calls
 
 
@@ -34,15 +34,13 @@ def marked_calls(
     marker: str,
     stops: Markers,
     closes: Markers,
-    accepts: Callable[[str], bool] = any_name,
-    *,
-    bare: bool = False,
+    declared: Toolbox | None = None,
 ) -> Steps[bool]:
     """Reads the calls behind ``marker``, which was read last, and one of ``closes`` if it follows.
 
     Args:
         marker: empty if nothing marks the calls; if it ends in an opening bracket, that is the list's.
-        stops, accepts, bare: as for `json_call`.
+        stops, declared: as for `json_call`.
 
     Returns:
         Whether a call was found whose closing marker has not come yet.
@@ -56,7 +54,7 @@ def marked_calls(
         if char == "{":
             if found:
                 scanner.record()
-            if not (yield from json_call(scanner, stops, accepts, bare=bare)):
+            if not (yield from json_call(scanner, stops, declared)):
                 break
             found = True
         elif char == "[" and not (listed or found):
@@ -78,6 +76,6 @@ def marked_calls(
 def bare_calls(scanner: Scanner, stops: Markers, closes: Markers, tools: Toolbox) -> Steps[bool]:
     """Calls that nothing marks, at the cursor; only of declared tools."""
     scanner.in_call = True
-    awaits_close = yield from marked_calls(scanner, "", stops, closes, tools.__contains__, bare=True)
+    awaits_close = yield from marked_calls(scanner, "", stops, closes, tools)
     scanner.in_call = False
     return awaits_close

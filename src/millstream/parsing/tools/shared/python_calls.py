@@ -11,7 +11,7 @@ from millstream.parsing.tools.format import Toolbox
 from millstream.parsing.tools.shared.arguments import ArgumentsWriter
 from millstream.parsing.tools.shared.literals import PYTHON, atom_json, literal
 
-_NAME = re.compile(r"[\w.\-]*")
+NAME = re.compile(r"[\w.\-]*")
 _EQUALS = re.compile(r"=*")
 
 
@@ -54,10 +54,10 @@ def python_calls(
 
 def _call(scanner: Scanner, tools: Toolbox, accepts: Callable[[str], bool]) -> Steps[bool]:
     """One call. False: there is none, or it broke off."""
-    name = yield from scanner.run(_NAME)
+    name = yield from scanner.run(NAME)
     while name == "print" and name not in tools and (yield from scanner.peek()) == "(":
         scanner.take(1)
-        name = yield from scanner.run(_NAME)
+        name = yield from scanner.run(NAME)
     if not name or not accepts(name) or (yield from scanner.peek()) != "(":
         return False
     scanner.take(1)
@@ -82,7 +82,7 @@ def _call(scanner: Scanner, tools: Toolbox, accepts: Callable[[str], bool]) -> S
 
 def _argument(scanner: Scanner, arguments: ArgumentsWriter, position: str | None) -> Steps[bool]:
     """One argument; ``position`` is the name it takes if it has none of its own. False: it is none."""
-    word = yield from scanner.run(_NAME)
+    word = yield from scanner.run(NAME)
     yield from scanner.space()
     char = yield from scanner.peek()
     if word and char == "=":

@@ -17,7 +17,7 @@ from millstream.parsing.tools.shared.arguments import ArgumentsWriter, TextValue
 from millstream.parsing.tools.shared.marked_json import marked_calls
 from millstream.parsing.tools.shared.outer import text_and_calls
 
-_NAME = re.compile(r'[^\s<>"{}]*')
+NAME = re.compile(r'[^\s<>"{}]*')
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TaggedCalls:
             if (yield from scanner.peek()) == "{":
                 return (yield from marked_calls(scanner, marker, self._wrap, self._wrap_close))
             yield from scanner.accept(self._call_open)
-        name = yield from scanner.run(_NAME)
+        name = yield from scanner.run(NAME)
         if not name or (yield from scanner.accept(self._call_name_end)) is None:
             scanner.reject()
             return False
@@ -98,7 +98,7 @@ class TaggedCalls:
     def _parameter(self, scanner: Scanner, arguments: ArgumentsWriter) -> Steps[bool]:
         scanner.record(self._tags.key_open)
         try:
-            key = yield from scanner.run(_NAME)
+            key = yield from scanner.run(NAME)
             end = yield from scanner.accept(self._key_ends)
         except EndOfInput:
             scanner.forget()
