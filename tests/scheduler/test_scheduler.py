@@ -102,10 +102,10 @@ def test_sixteen_requests_advance_in_one_batch() -> None:
 def test_requests_wait_for_blocks_and_say_why() -> None:
     engine = core(kv_blocks=4)
     engine.add(request("a", range(8), max_tokens=8))
-    engine.add(request("b", range(8), max_tokens=8))
+    engine.add(request("b", range(50, 58), max_tokens=8))
     engine.step()
     stats = engine.stats()
-    assert (stats.running, stats.waiting, stats.wait_reason) == (1, 1, "kv_cache")
+    assert (stats.running, stats.waiting, stats.waits) == (1, 1, {"kv_cache": 1})
     assert set(drain(engine)) == {"a", "b"}
 
 
@@ -114,7 +114,7 @@ def test_requests_wait_for_places_and_say_why() -> None:
     engine.add(request("a", range(3)))
     engine.add(request("b", range(3)))
     engine.step()
-    assert engine.stats().wait_reason == "max_sequences"
+    assert engine.stats().waits == {"max_sequences": 1}
 
 
 def test_the_newest_is_preempted_and_its_answer_does_not_change() -> None:
@@ -182,9 +182,9 @@ def test_an_empty_queue_has_no_reason_to_wait() -> None:
     engine.add(request("a", [1], max_tokens=9))
     engine.add(request("b", [1]))
     engine.step()
-    assert engine.stats().wait_reason == "max_sequences"
+    assert engine.stats().waits == {"max_sequences": 1}
     engine.abort("b")
-    assert engine.stats().wait_reason is None
+    assert engine.stats().waits == {}
 
 
 def test_refusals_reach_the_client_as_error_deltas() -> None:

@@ -24,6 +24,7 @@ from millstream.cli.options import (
     RefusalsOption,
     RepetitionOption,
     SeedOption,
+    ServerOptions,
     StatsOption,
     StopOption,
     SystemOption,
@@ -104,6 +105,13 @@ def serve(
             help="A silent engine that has work is restarted after this long; 60 if not given.",
         ),
     ] = None,
+    request_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.001, help="Time limit of requests that name none in `timeout`."),
+    ] = None,
+    stall_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="A client that reads nothing for this long is cut off.")
+    ] = 300.0,
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
     refusals: RefusalsOption = "off",
@@ -142,6 +150,7 @@ def serve(
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             pooling=pooling,
+            server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,

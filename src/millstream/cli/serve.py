@@ -13,7 +13,7 @@ import msgspec
 from millstream.cli.compose import LocalSession, open_local, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions, Formats
+from millstream.cli.options import EngineOptions, Formats, ServerOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import Pooling
 from millstream.server.run import bind
@@ -33,6 +33,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...]
     formats: Formats
     pooling: Pooling | None
+    server: ServerOptions
     engine: EngineOptions
 
 
@@ -65,6 +66,7 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
         server = open_server(
             session,
             sock,
+            options.server,
             allow_origins=options.allow_origins,
             allow_hosts=options.allow_hosts,
             access_log=options.log_level in ("info", "debug"),

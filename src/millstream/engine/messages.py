@@ -20,11 +20,21 @@ class Abort(msgspec.Struct, frozen=True, tag="abort", array_like=True):
     request_id: str
 
 
+class Pause(msgspec.Struct, frozen=True, tag="pause", array_like=True):
+    """Nobody reads a request's tokens at the moment: it makes no more of them until `Resume`."""
+
+    request_id: str
+
+
+class Resume(msgspec.Struct, frozen=True, tag="resume", array_like=True):
+    request_id: str
+
+
 class StatsQuery(msgspec.Struct, frozen=True, tag="stats?", array_like=True):
     serial: int
 
 
-Command = Submit | Abort | StatsQuery
+Command = Submit | Abort | Pause | Resume | StatsQuery
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", array_like=True):

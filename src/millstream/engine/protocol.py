@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-TokenFinish = Literal["stop", "length", "error"]
+TokenFinish = Literal["stop", "length", "timeout", "error"]
 
 Pooling = Literal["mean", "last"]
 """How the hidden states of a text become one vector: their mean over all tokens, or that of the last token."""
@@ -47,6 +47,8 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     can follow, and a stop token can be sampled only where the text may end.
     ``pooling``: nothing is generated (``max_tokens`` is 0); the last delta carries the pooled hidden states of
     the prompt.
+    ``priority``: lower is served first. ``deadline``: by the machine's monotonic clock, in seconds; the sequence ends
+    then (finish ``timeout``) wherever it is. ``speculation``: tokens may be drafted; it changes none.
     """
 
     id: str
@@ -61,6 +63,8 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     output: list[int] = []
     grammar: str | None = None
     pooling: Pooling | None = None
+    deadline: float | None = None
+    speculation: bool = True
 
 
 class TokenAlternatives(msgspec.Struct, frozen=True, array_like=True):
@@ -111,13 +115,15 @@ class EngineStats(msgspec.Struct, frozen=True):
     """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, and ``idle_seconds``: for
     how long the step that runs has been running, else how long ago the engine last did anything.
 
+    ``waits``: how many sequences did not advance in the last step, by the reason (`millstream.scheduler.policy`).
+
     ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
     other counts begin anew with each process.
     """
 
     running: int = 0
     waiting: int = 0
-    wait_reason: str | None = None
+    waits: dict[str, int] = {}
     kv_blocks_used: int = 0
     kv_blocks_total: int = 0
     steps: int = 0

@@ -26,7 +26,9 @@ from millstream.engine.messages import (
     Command,
     Event,
     FrameReader,
+    Pause,
     Ready,
+    Resume,
     StartFailed,
     StatsQuery,
     StatsReply,
@@ -112,7 +114,7 @@ class Worker:
         self._connection = connection
         self._core = core
         self._batch: list[str] = []
-        self._inbox: SimpleQueue[Submit | Abort | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Submit | Abort | Pause | Resume | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
         self._received = self._added = 0
@@ -146,8 +148,12 @@ class Worker:
                 self._core.add(command.request)
                 self._added += 1
                 self._send(Accepted(command.request.id))
-            else:
+            elif isinstance(command, Abort):
                 self._core.abort(command.request_id)
+            elif isinstance(command, Pause):
+                self._core.pause(command.request_id)
+            else:
+                self._core.resume(command.request_id)
             wait = False
         return True
 

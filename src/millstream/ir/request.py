@@ -92,6 +92,22 @@ class Output(msgspec.Struct, frozen=True):
     token_ids: bool = False
 
 
+PRIORITY_RANGE = (-100, 100)
+"""Classes that a request may name."""
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request is served; nothing of it changes a token of the answer.
+
+    ``priority``: lower is served first. ``timeout``: seconds after which the answer ends; None: never. ``speculation``:
+    whether tokens may be drafted from what was read and written.
+    """
+
+    priority: int = 0
+    timeout: float | None = None
+    speculation: bool = True
+
+
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to be continued by ``n`` independent choices."""
 
@@ -107,7 +123,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_effort: str | None = None
     n: int = 1
     tenant: str = ""
-    priority: int = 0
+    service: Service = Service()
 
     @property
     def choices(self) -> int:
@@ -132,7 +148,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     output: Output = Output()
     n: int = 1
     tenant: str = ""
-    priority: int = 0
+    service: Service = Service()
 
     @property
     def choices(self) -> int:
@@ -147,7 +163,7 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[str | tuple[int, ...], ...]
     dimensions: int | None = None
     tenant: str = ""
-    priority: int = 0
+    service: Service = Service()
 
 
 Request = ChatRequest | CompletionRequest

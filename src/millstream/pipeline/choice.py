@@ -138,7 +138,7 @@ class ChoiceDecoder:
             self._show()
             self._fail(step)
         else:
-            self._finish(step.finish)
+            self._finish("length" if step.finish == "timeout" else step.finish)
 
     def _take(self, token: int) -> bool:
         """One token through all stages; True if it ended the choice."""

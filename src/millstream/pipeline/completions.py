@@ -23,6 +23,7 @@ from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.echo import PromptStage, echoed
 from millstream.pipeline.ranking import BestOf
 from millstream.pipeline.sequences import ChoiceStream, check_ids, sampling_params, token_requests
+from millstream.pipeline.timeouts import timely
 
 
 class _Prompt(NamedTuple):
@@ -64,8 +65,10 @@ class Completer:
         if request.best_of is not None and request.best_of > 1:
             streams = self._ranked(request, streams, request.best_of)
         if len(streams) == 1:
-            return guard(streams[0], choices=request.choices)
-        return merge(streams, choices=request.choices)
+            stream = guard(streams[0], choices=request.choices)
+        else:
+            stream = merge(streams, choices=request.choices)
+        return timely(stream, request.service, choices=request.choices)
 
     def _check(self, request: CompletionRequest) -> None:
         if not request.prompts:

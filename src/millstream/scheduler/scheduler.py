@@ -1,22 +1,27 @@
 """Continuous batching: which tokens run in the next step, and what became of those that ran.
 
-No I/O and no clock: `schedule` picks the work of one step, the caller runs it, `commit` takes the sampled tokens.
-The rule, in order: every decoding sequence gets its one token; the rest of the budget goes to prompts, oldest first, in
-chunks; new sequences are admitted while blocks, places and budget last. A decode that finds no block takes the place of
-the sequence served last, which is put back in the queue and computed again later.
+No I/O and no clock: `schedule` picks the work of one step, the caller runs it, `commit` takes the sampled tokens; both
+are told what time it is. The rule, in order: every decoding sequence gets its one token; the rest of the budget goes
+to prompts, in the turns of `millstream.scheduler.policy`, and a waiting sequence enters the batch at its turn if there
+is a place and if its blocks are free. A decode that finds no block takes those of the sequence that is protected least,
+which is put back in the queue and computed again later.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import insort
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
-from millstream.scheduler.blocks import BlockPool, chain_digest
+from millstream.scheduler.blocks import BlockPool
+from millstream.scheduler.pace import Pace
+from millstream.scheduler.policy import QUANTUM, Fairness, Shares, Turns, WaitReason
 from millstream.scheduler.pooling import Pool
+from millstream.scheduler.prefixes import Prefixes
 from millstream.scheduler.sequence import Constraint, Sequence
 
 if TYPE_CHECKING:
@@ -25,9 +30,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_MOST_FAILURES = 8
+"""Sequences that are tried in one step although there are too few blocks."""
+
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue."""
+    """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue.
+    ``step_seconds``: steps with prompts are kept about as short as this."""
 
     kv_blocks: int
     block_size: int
@@ -35,6 +44,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_sequences: int = 64
     max_waiting: int = 256
     prefix_cache: bool = True
+    step_seconds: float = 0.1
+    fairness: Fairness = Fairness()
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -69,7 +80,12 @@ class Scheduler:
         self.pool = BlockPool(config.kv_blocks, config.block_size)
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
-        self.wait_reason: str | None = None
+        self.paused: dict[str, Sequence] = {}
+        """Sequences whose readers have stopped reading; they hold no blocks, but the prefix cache keeps theirs."""
+        self._shares = Shares(config.fairness.head_start)
+        self._pace = Pace(config.step_seconds, config.step_tokens)
+        self._prefixes = Prefixes(self.pool, enabled=config.prefix_cache)
+        self._begun = 0.0
         self._arrivals = 0
         self._steps = 0
         self._prompt_tokens = 0
@@ -77,7 +93,7 @@ class Scheduler:
         self._cached_tokens = 0
         self._preemptions = 0
 
-    def add(self, request: TokenRequest, constraint: Constraint | None = None) -> None:
+    def add(self, request: TokenRequest, constraint: Constraint | None = None, *, now: float = 0.0) -> None:
         """Queue a request. ``constraint`` has been advanced by the request's ``output``.
 
         Raises:
@@ -90,57 +106,58 @@ class Scheduler:
             raise ValueError("a request needs at least one prompt token and one token to generate")
         if longest > capacity:
             raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
-        if len(self.running) + len(self.waiting) >= self.config.max_sequences + self.config.max_waiting:
+        if self._open >= self.config.max_sequences + self.config.max_waiting:
             raise QueueFull
         self._arrivals += 1
-        insort(self.waiting, Sequence(request, self._arrivals, constraint), key=_rank)
+        self._enqueue(Sequence(request, self._arrivals, constraint, now))
 
     def abort(self, request_id: str) -> None:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
-        for queue in (self.running, self.waiting):
-            for index, sequence in enumerate(queue):
-                if sequence.id == request_id:
-                    del queue[index]
-                    self._free(sequence)
-                    return
+        if self._take_out(request_id) is None:
+            self.paused.pop(request_id, None)
+
+    def pause(self, request_id: str) -> None:
+        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Its blocks stay in the prefix cache as
+        long as nobody needs them. Unknown ids are ignored."""
+        if sequence := self._take_out(request_id):
+            sequence.wait = "paused_reader"
+            self.paused[request_id] = sequence
+
+    def resume(self, request_id: str) -> None:
+        """A paused sequence goes on as soon as it has blocks again."""
+        if sequence := self.paused.pop(request_id, None):
+            self._enqueue(sequence)
 
     @property
     def has_work(self) -> bool:
         return bool(self.running or self.waiting)
 
-    def schedule(self) -> list[Chunk]:
-        """The chunks of the next step; empty if there is nothing to do."""
+    @property
+    def _open(self) -> int:
+        return len(self.running) + len(self.waiting) + len(self.paused)
+
+    def schedule(self, now: float = 0.0) -> list[Chunk]:
+        """The chunks of the next step; empty if there is nothing to do. ``now``: seconds of any one clock."""
+        self._begun = now
         chunks = self._schedule_decodes()
-        budget = self.config.step_tokens - len(chunks)
         decoding = {chunk.sequence.id for chunk in chunks}
-        for sequence in self.running:
-            if budget > 0 and sequence.id not in decoding:
-                budget -= self._take_chunk(chunks, sequence, budget)
-        self.wait_reason = None
-        while self.waiting:
-            if budget <= 0:
-                self.wait_reason = "step_budget"
-            elif len(self.running) >= self.config.max_sequences:
-                self.wait_reason = "max_sequences"
-            elif not self._admit(self.waiting[0]):
-                self.wait_reason = "kv_cache"
-            if self.wait_reason:
-                break
-            sequence = self.waiting.pop(0)
-            insort(self.running, sequence, key=_rank)
-            budget -= self._take_chunk(chunks, sequence, budget)
+        prefilling = [sequence for sequence in self.running if sequence.id not in decoding]
+        if prefilling or self.waiting:
+            chunks += self._schedule_prompts(prefilling, self._pace.tokens - len(chunks), now)
         return chunks
 
-    def commit(self, chunks: list[Chunk], sampled: Sampled) -> list[TokenDelta]:
+    def commit(self, chunks: list[Chunk], sampled: Sampled, now: float = 0.0) -> list[TokenDelta]:
         """Record a step that ran; returns what is new for each sequence."""
         self._steps += 1
+        self._pace.ran(sum(chunk.count for chunk in chunks), now - self._begun)
         deltas: list[TokenDelta] = []
         row = 0
         hidden = iter(sampled.hidden)
         for chunk in chunks:
             sequence = chunk.sequence
             sequence.computed = chunk.start + chunk.count
-            self._register(sequence)
+            self._charge(sequence)
+            self._prefixes.computed(sequence)
             delta = None
             if chunk.hidden and sequence.pool is not None:
                 sequence.pool.add(next(hidden))
@@ -167,8 +184,8 @@ class Scheduler:
     def stats(self) -> EngineStats:
         return EngineStats(
             running=len(self.running),
-            waiting=len(self.waiting),
-            wait_reason=self.wait_reason if self.waiting else None,
+            waiting=len(self.waiting) + len(self.paused),
+            waits=self.waits(),
             kv_blocks_used=self.pool.used,
             kv_blocks_total=self.pool.count,
             steps=self._steps,
@@ -177,6 +194,11 @@ class Scheduler:
             cached_tokens=self._cached_tokens,
             preemptions=self._preemptions,
         )
+
+    def waits(self) -> dict[str, int]:
+        """Sequences that do not advance, by the reason; those in the batch that got no tokens are among them."""
+        everyone = (*self.running, *self.waiting, *self.paused.values())
+        return dict(Counter(str(sequence.wait) for sequence in everyone if sequence.wait is not None))
 
     def _schedule_decodes(self) -> list[Chunk]:
         chunks: list[Chunk] = []
@@ -199,43 +221,108 @@ class Scheduler:
         sequence.blocks += self.pool.allocate(needed)
         return True
 
-    def _preempt(self, sequence: Sequence) -> None:
-        self._preemptions += 1
-        self.running.remove(sequence)
-        self._free(sequence)
-        if sequence.pool is not None:
-            sequence.pool.reset()
-        insort(self.waiting, sequence, key=_rank)
+    def _schedule_prompts(self, prefilling: list[Sequence], budget: int, now: float) -> list[Chunk]:
+        """Share the budget between the prompts in the batch and those that can be admitted to it."""
+        best = min(sequence.priority for sequence in (*self.running, *self.waiting))
+        fairness = self.config.fairness
+        turns = Turns(
+            (*prefilling, *self._candidates(now)), self._shares, now, best=best, ageing_seconds=fairness.ageing_seconds
+        )
+        granted: dict[str, tuple[Sequence, int]] = {}
+        failures = 0
+        while budget > 0 and failures < _MOST_FAILURES and (sequence := turns.next()):
+            if not sequence.blocks:
+                sequence.wait = self._admit(sequence)
+                if sequence.wait is not None:
+                    turns.drop()
+                    failures += sequence.wait == "kv_cache"
+                    continue
+            had = granted.get(sequence.id, (sequence, 0))[1]
+            most = budget if turns.alone else min(QUANTUM, budget)
+            count = min(sequence.pending - had, most)
+            granted[sequence.id] = (sequence, had + count)
+            budget -= count
+            sequence.wait = None
+            turns.grant(count, done=had + count == sequence.pending)
+        left: WaitReason = "kv_cache" if budget > 0 else "step_budget"
+        for sequence in turns.left():
+            if sequence.id not in granted:
+                sequence.wait = left
+        return [_chunk(sequence, count) for sequence, count in granted.values()]
 
-    def _admit(self, sequence: Sequence) -> bool:
-        """Give a waiting sequence blocks for all tokens it has, sharing those that the prefix cache knows.
+    def _candidates(self, now: float) -> list[Sequence]:
+        """Waiting sequences that may be admitted. One that has found no blocks for too long is passed only by tenants
+        that were served less than its own."""
+        patience = self.config.fairness.patience_seconds
+        blocked = (s for s in self.waiting if s.wait == "kv_cache" and now - s.since >= patience)
+        starving = min(blocked, key=_order, default=None)
+        if starving is None:
+            return self.waiting
+        served = self._shares.served(starving.tenant)
+        passing = [s for s in self.waiting if s is starving or self._shares.served(s.tenant) < served]
+        for sequence in set(self.waiting) - set(passing):
+            sequence.wait = "kv_cache"
+        return passing
+
+    def _admit(self, sequence: Sequence) -> WaitReason | None:
+        """Give a waiting sequence a place in the batch, and blocks for all tokens it has, sharing those that the prefix
+        cache knows; or say what is missing.
 
         One spare block for each running sequence is left, so that an admission does not cause a preemption at once.
         """
+        if len(self.running) >= self.config.max_sequences:
+            return "max_sequences"
         pool = self.pool
-        tenant = sequence.request.tenant
-        # The cache holds keys and values, not the hidden states that a mean is made of.
-        lookup = self.config.prefix_cache and sequence.request.pooling != "mean"
-        shared, digest = pool.match(tenant, sequence.tokens) if lookup else ([], b"")
+        shared = self._prefixes.cached(sequence)
+        leader = self._prefixes.leader(sequence, len(shared))
+        if leader is not None and leader.priority <= sequence.priority:
+            return "shared_prefix"
         needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
         spare = len(self.running)
         if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
-            return False
+            return "kv_cache"
         pool.hold(shared)
         sequence.blocks = shared + pool.allocate(needed)
         sequence.computed = len(shared) * pool.block_size
         sequence.registered = len(shared)
-        sequence.digest = digest
+        self._prefixes.begin(sequence)
+        if sequence.pool is not None:
+            sequence.pool.reset()
+        self.waiting.remove(sequence)
+        insort(self.running, sequence, key=_rank)
         if not sequence.announced:
             sequence.cached_tokens = min(sequence.computed, sequence.prompt_length)
             self._prompt_tokens += sequence.prompt_length
             self._cached_tokens += sequence.cached_tokens
-        return True
+        return None
 
-    def _take_chunk(self, chunks: list[Chunk], sequence: Sequence, budget: int) -> int:
-        count = min(sequence.pending, budget)
-        chunks.append(_chunk(sequence, count))
-        return count
+    def _enqueue(self, sequence: Sequence) -> None:
+        waiting = (other.tenant for other in (*self.waiting, *self.running) if other.pending > 1 or not other.blocks)
+        self._shares.join(sequence.tenant, waiting)
+        insort(self.waiting, sequence, key=_rank)
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self._preemptions += 1
+        self.running.remove(sequence)
+        self._free(sequence)
+        self._enqueue(sequence)
+
+    def _take_out(self, request_id: str) -> Sequence | None:
+        """Take a sequence out of batch or queue and free its blocks; None if it is in neither."""
+        for queue in (self.running, self.waiting):
+            for index, sequence in enumerate(queue):
+                if sequence.id == request_id:
+                    del queue[index]
+                    self._free(sequence)
+                    return sequence
+        return None
+
+    def _charge(self, sequence: Sequence) -> None:
+        """Let the tenant pay for what was computed for the first time."""
+        new = sequence.computed - max(sequence.charged, sequence.cached_tokens)
+        if new > 0 and sequence.charged < sequence.prompt_length:
+            self._shares.charge(sequence.tenant, prompt=new)
+        sequence.charged = max(sequence.charged, sequence.computed)
 
     def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
         if token < 0:
@@ -249,6 +336,7 @@ class Scheduler:
             self.abort(sequence.id)
             return TokenDelta(id=sequence.id, finish="error", error="the grammar of the answer could not be followed")
         self._generated_tokens += 1
+        self._shares.charge(sequence.tenant, output=1)
         finish: TokenFinish | None = None
         if whole or token in sequence.request.stop_ids:
             finish = "stop"
@@ -271,17 +359,8 @@ class Scheduler:
         embedding, cached = pool.result(), sequence.cached_tokens
         return TokenDelta(id=sequence.id, finish="stop", cached_tokens=cached, embedding=embedding)
 
-    def _register(self, sequence: Sequence) -> None:
-        """Tell the prefix cache of the blocks that this step filled."""
-        size = self.pool.block_size
-        if not self.config.prefix_cache:
-            return
-        for index in range(sequence.registered, sequence.computed // size):
-            sequence.digest = chain_digest(sequence.digest, sequence.tokens[index * size : (index + 1) * size])
-            self.pool.register(sequence.blocks[index], sequence.digest)
-            sequence.registered = index + 1
-
     def _free(self, sequence: Sequence) -> None:
+        self._prefixes.leave(sequence)
         self.pool.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed = 0
@@ -294,6 +373,10 @@ def _chunk(sequence: Sequence, count: int) -> Chunk:
     if sequence.pool is None:
         return Chunk(sequence, sequence.computed, count, last)
     return Chunk(sequence, sequence.computed, count, False, sequence.pool.rows(count, last=last))
+
+
+def _order(sequence: Sequence) -> int:
+    return sequence.order
 
 
 def _rank(sequence: Sequence) -> tuple[int, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.engine.protocol import TokenRequest
+from millstream.scheduler.blocks import chain_digest, root_digest
+from millstream.scheduler.policy import WaitReason
 from millstream.scheduler.pooling import Pool
 
 if TYPE_CHECKING:
@@ -44,32 +46,44 @@ class Sequence:
 
     __slots__ = (
         "announced",
-        "arrival",
         "blocks",
         "cached_tokens",
+        "chain",
+        "charged",
         "computed",
         "constraint",
         "counts",
-        "digest",
+        "order",
         "pool",
         "prompt_length",
         "registered",
         "request",
+        "since",
         "tokens",
+        "wait",
     )
 
-    def __init__(self, request: TokenRequest, arrival: int, constraint: Constraint | None = None) -> None:
+    def __init__(
+        self, request: TokenRequest, order: int, constraint: Constraint | None = None, since: float = 0.0
+    ) -> None:
         self.request = request
-        self.arrival = arrival
+        self.order = order
+        self.since = since
+        """When it arrived, in seconds; ``order`` counts arrivals."""
         self.constraint = constraint
         self.tokens = request.prompt + request.output
         self.prompt_length = len(request.prompt)
         self.computed = 0
+        self.charged = 0
+        """Leading tokens that its tenant has paid for: what is computed again is not paid again."""
         self.cached_tokens = 0
         self.blocks: list[int] = []
+        self.chain: list[bytes] = []
+        """Digests of the leading full blocks, as far as they were asked for by `digests`."""
         self.registered = 0
-        """Leading blocks that the prefix cache was told of; ``digest`` names the last of them."""
-        self.digest = b""
+        """Leading blocks that the prefix cache was told of."""
+        self.wait: WaitReason | None = None
+        """Why it did not advance in the last step."""
         self.announced = False
         """Whether the client was told that prefill began."""
         self.pool = Pool(request.pooling) if request.pooling is not None else None
@@ -86,9 +100,17 @@ class Sequence:
         return self.request.id
 
     @property
+    def tenant(self) -> str:
+        return self.request.tenant
+
+    @property
+    def priority(self) -> int:
+        return self.request.priority
+
+    @property
     def rank(self) -> tuple[int, int]:
-        """Order of service: lower is served first and preempted last."""
-        return (self.request.priority, self.arrival)
+        """Order of protection: lower is preempted last."""
+        return (self.request.priority, self.order)
 
     @property
     def pending(self) -> int:
@@ -98,6 +120,15 @@ class Sequence:
     @property
     def output_length(self) -> int:
         return len(self.tokens) - self.prompt_length
+
+    def digests(self, blocks: int, block_size: int) -> list[bytes]:
+        """Names of the first ``blocks`` blocks, which are full."""
+        chain = self.chain
+        while len(chain) < blocks:
+            start = len(chain) * block_size
+            parent = chain[-1] if chain else root_digest(self.request.tenant)
+            chain.append(chain_digest(parent, self.tokens[start : start + block_size]))
+        return chain[:blocks]
 
     def append(self, token: int) -> None:
         self.tokens.append(token)

@@ -13,7 +13,7 @@ from millstream.server.errors import error_response
 from millstream.server.leaving import until_gone
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
-from millstream.server.tenants import tenant_of
+from millstream.server.tenants import terms_of
 from millstream.surfaces import openai_embeddings
 from millstream.surfaces.openai_common import to_json
 
@@ -37,10 +37,10 @@ class EmbeddingRoute:
         outcome = "failed"
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            call = openai_embeddings.decode(body, tenant_of(scope))
+            call = openai_embeddings.decode(body)
             if not isinstance(self._provider, EmbeddingProvider):
                 raise ApiError("What answers here makes no embeddings.", status=501)
-            answer = await until_gone(receive, self._provider.embed(call.request))
+            answer = await until_gone(receive, self._provider.embed(terms_of(scope, settings).applied(call.request)))
             outcome = "ok"
             response = Response(to_json(openai_embeddings.encode(answer, call)), media_type="application/json")
             await response(scope, receive, send)

@@ -88,7 +88,7 @@ class InfoRoutes:
             "models": [card.id for card in self._provider.models()],
             "running": stats.running,
             "waiting": stats.waiting,
-            "wait_reason": stats.wait_reason,
+            "waits": stats.waits,
             "kv_blocks_used": stats.kv_blocks_used,
             "kv_blocks_total": stats.kv_blocks_total,
             "steps": stats.steps,

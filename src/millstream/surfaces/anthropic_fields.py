@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.surfaces import service
 from millstream.surfaces.fields import Field, field_table
 
 
@@ -65,6 +66,7 @@ MESSAGES_FIELDS = field_table(
             "`defer_loading` is offered once a `tool_reference` or `tool_addition` names it.",
         ),
         _honoured("tool_choice", "auto, any, tool (by name) or none; `disable_parallel_tool_use`."),
+        *service.FIELDS,
         _ignored("metadata", "Names an end user; changes nothing of the answer."),
         _ignored("service_tier", "There is one tier."),
         _ignored("speed", "There is one speed."),

@@ -13,6 +13,7 @@ from millstream.ir.provider import Embeddings
 from millstream.ir.request import EmbeddingRequest
 from millstream.surfaces.openai_fields import EMBEDDING_FIELDS
 from millstream.surfaces.openai_params import decode_body, require_model, token_ids
+from millstream.surfaces.service import QueueBody, service
 
 NAME = "embeddings"
 MAX_INPUTS = 2048
@@ -20,7 +21,7 @@ MAX_INPUTS = 2048
 EncodingFormat = Literal["float", "base64"]
 
 
-class EmbeddingBody(msgspec.Struct, frozen=True, kw_only=True):
+class EmbeddingBody(QueueBody, frozen=True, kw_only=True):
     input: str | list[Any] | None = None
     model: str | None = None
     encoding_format: EncodingFormat | None = None
@@ -34,7 +35,7 @@ class EmbeddingCall(msgspec.Struct, frozen=True):
     encoding: EncodingFormat
 
 
-def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
+def decode(body: bytes) -> EmbeddingCall:
     """Read a request.
 
     Raises:
@@ -45,7 +46,10 @@ def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
     if wire.dimensions is not None and wire.dimensions < 1:
         raise invalid(f"dimensions must be at least 1, got {wire.dimensions}.", param="dimensions")
     request = EmbeddingRequest(
-        model=require_model(wire.model), inputs=inputs, dimensions=wire.dimensions, tenant=tenant
+        model=require_model(wire.model),
+        inputs=inputs,
+        dimensions=wire.dimensions,
+        service=service(wire),
     )
     return EmbeddingCall(request, wire.encoding_format or "float")
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from millstream.surfaces import service
 from millstream.surfaces.fields import Field, FieldTable, field_table, markdown_table
 
 
@@ -45,6 +46,7 @@ _OUTPUT = (
         "`include_obfuscation` changes nothing: chunks are never padded. Only with `stream`.",
     ),
     _honoured("return_token_ids", "`token_ids` in every choice."),
+    *service.FIELDS,
 )
 _IGNORED = (
     _ignored("user", "Names an end user; changes nothing of the answer."),
@@ -65,7 +67,6 @@ _VENDOR = (
     _refused("spaces_between_special_tokens", "control tokens are never part of the text.", True, False),
     _refused("prompt_logprobs", "log probabilities of the prompt are not computed."),
     _refused("truncate_prompt_tokens", "a prompt is never cut."),
-    _refused("priority", "requests have equal priority.", 0),
     _refused("typical_p", "there is no typical sampling.", 1),
     _refused("mirostat", "there is no mirostat sampling.", 0),
     _refused("guided_json", "use `response_format` of chat completions."),
@@ -170,6 +171,7 @@ EMBEDDING_FIELDS = field_table(
         _honoured("model", "Required; one of `/v1/models`."),
         _honoured("encoding_format", "`float` (default), or `base64`: the vector as little-endian float32."),
         _honoured("dimensions", "Keep so many leading components and scale to length 1 again; 1 to the model's own."),
+        *service.QUEUE_FIELDS,
         _ignored("user", "Names an end user; changes nothing of the answer."),
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.surfaces import service
 from millstream.surfaces.fields import Field, field_table
 
 HOSTED_TOOLS = (
@@ -100,6 +101,7 @@ RESPONSES_FIELDS = field_table(
         _honoured("metadata", "Up to 16 pairs, keys up to 64 and values up to 512 characters; echoed and stored."),
         _honoured("stream", "Server-sent events as the text is generated."),
         _honoured("chat_template_kwargs", "Variables for the chat template."),
+        *service.FIELDS,
         _refused("background", "answers are not made in the background.", False),
         _refused("background_options", "answers are not made in the background."),
         _refused("conversation", "there are no conversation objects; use `previous_response_id`."),
