@@ -29,7 +29,7 @@ from millstream.engine.messages import (
 from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
 from millstream.engine.restarts import Supervision
 from millstream.engine.supervisor import Supervisor
-from millstream.ir.errors import ApiError, engine_failed, invalid, overloaded
+from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
 
 __all__ = ["EngineProcess", "EngineStartError"]
 
@@ -269,7 +269,7 @@ class EngineProcess:
             self._failure = reason
         for name, stream in self._streams.items():
             self._deadlines.remove(name)
-            stream.fail(engine_failed(reason))
+            stream.fail(engine_lost(reason))
         self._streams.clear()
         self._set_timer()
         self._journal.clear()
@@ -285,7 +285,7 @@ class EngineProcess:
     def _require_hope(self) -> None:
         """Raise if there is no engine and none can be expected soon."""
         if self._failure is not None:
-            raise engine_failed(self._failure)
+            raise engine_lost(self._failure)
         if self._supervisor.outage is not None and (seconds := self._supervisor.retry_after) is not None:
             raise engine_failed(self._supervisor.outage, retry_after=max(seconds, 1.0))
 
