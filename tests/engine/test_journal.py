@@ -53,7 +53,7 @@ class Engine:
             if shown is not None:
                 self.seen[delta.id].append(shown)
 
-    def _starting(self, batch: list[str]) -> None:
+    def _starting(self, batch: list[str], tokens: int) -> None:
         self.batches.append(batch)
         self.journal.batch(batch)
 

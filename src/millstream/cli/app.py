@@ -102,7 +102,7 @@ def serve(
             metavar="SECONDS",
             min=1,
             rich_help_panel="Engine",
-            help="A silent engine that has work is restarted after this long; 60 if not given.",
+            help="A silent engine that has work is restarted after this long at most; 60 if not given.",
         ),
     ] = None,
     request_timeout: Annotated[

@@ -103,10 +103,10 @@ class EngineCore:
     def has_work(self) -> bool:
         return self.scheduler.has_work or bool(self._refused)
 
-    def step(self, starting: Callable[[list[str]], None] | None = None) -> list[TokenDelta]:
+    def step(self, starting: Callable[[list[str], int], None] | None = None) -> list[TokenDelta]:
         """Run one step; returns the new tokens of every sequence that has any.
 
-        ``starting`` is called with the ids of the step's sequences before they run.
+        ``starting`` is called with the ids of the step's sequences and the number of tokens before they run.
         """
         begun = self._moved = self._clock()
         deltas, self._refused = self._refused, []
@@ -114,7 +114,7 @@ class EngineCore:
         self._snapshot = self.scheduler.stats()
         if chunks:
             if starting is not None:
-                starting([chunk.sequence.id for chunk in chunks])
+                starting([chunk.sequence.id for chunk in chunks], sum(chunk.count for chunk in chunks))
             deltas += self._run(chunks)
         self._moved = self._clock()
         self._step_seconds += self._moved - begun

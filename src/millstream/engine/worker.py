@@ -114,6 +114,7 @@ class Worker:
         self._connection = connection
         self._core = core
         self._batch: list[str] = []
+        self._tokens = 0
         self._inbox: SimpleQueue[Submit | Abort | Pause | Resume | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
@@ -127,15 +128,17 @@ class Worker:
             if self._core.has_work:
                 self._send(Step(self._core.step(self._announce)))
 
-    def _announce(self, batch: list[str]) -> None:
+    def _announce(self, batch: list[str], tokens: int) -> None:
         """Tell who is in the step that begins, before it can do harm."""
-        if batch != self._batch:
-            self._batch = batch
-            self._send(Batch(batch))
+        if batch != self._batch or not self._tokens <= 2 * tokens <= 2 * self._tokens:
+            self._batch, self._tokens = batch, tokens
+            self._send(Batch(batch, tokens))
 
     def _take_commands(self) -> bool:
         """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
         wait = not self._core.has_work
+        if wait:
+            self._batch = []  # the next step is announced whatever it is, as it is measured from then on
         # Not more than are there now: whoever sends without pause must not keep the core from its steps.
         for _ in range(max(self._inbox.qsize(), 1)):
             try:
