@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from millstream.engine.core import EngineCore
 from millstream.engine.journal import CLEARING_TOKENS, Journal
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner, expected_output
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
-from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler
 from support.scripted_runner import VOCABULARY, ScriptedRunner, expected_output
 
 BLOCK = 4
@@ -297,7 +298,7 @@ def test_penalty_counts_follow_prompt_and_output() -> None:
     params = SamplingParams(presence_penalty=0.5)
     scheduler = core().scheduler
     scheduler.add(TokenRequest(id="a", prompt=[1, 2, 2], sampling=params, max_tokens=9, output=[2, 3, 3]))
-    assert scheduler.waiting[0].counts == {1: 0, 2: 1, 3: 2}
+    assert scheduler._places.waiting[0].counts == {1: 0, 2: 1, 3: 2}
 
 
 prompts = st.lists(st.integers(0, 3), min_size=1, max_size=14)

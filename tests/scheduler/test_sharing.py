@@ -10,7 +10,8 @@ import pytest
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
 from millstream.scheduler.pace import LEAST_TOKENS, Pace
-from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
 from support.scripted_runner import ScriptedRunner, expected_output
 
 BLOCK = 4

@@ -51,13 +51,13 @@ class ScriptedRunner:
         alternatives: list[TokenAlternatives | None] = []
         for chunk in chunks:
             sequence = chunk.sequence
-            for position in range(chunk.start, chunk.start + chunk.count):
+            for position, token in enumerate(chunk.tokens, chunk.start):
                 page = self._pages.setdefault(sequence.blocks[position // self._block_size], [])
                 del page[position % self._block_size :]
                 assert len(page) == position % self._block_size, "a position was skipped"
-                page.append(sequence.tokens[position])
-            if chunk.sample:
-                tokens.append(next_token(self._read(sequence.blocks, chunk.start + chunk.count)))
+                page.append(token)
+            for end in range(chunk.start + chunk.count - chunk.rows + 1, chunk.start + chunk.count + 1):
+                tokens.append(next_token(self._read(sequence.blocks, end)))
                 alternatives.append(None)
             if chunk.hidden:
                 end = chunk.start + chunk.count

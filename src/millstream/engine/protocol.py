@@ -83,6 +83,7 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     ``cached_tokens``: prompt tokens taken from the prefix cache.
     The first delta of a sequence may have no tokens: it tells that prefill began.
     ``embedding``: on the last delta of a request with ``pooling``, little-endian float32 [hidden size], not normalised.
+    ``drafted``: tokens that were tried ahead in this step, ``accepted``: those of them that were right.
     """
 
     id: str
@@ -93,6 +94,8 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True):
     error: str | None = None
     refused: bool = False
     embedding: bytes | None = None
+    drafted: int = 0
+    accepted: int = 0
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -131,6 +134,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     generated_tokens: int = 0
     cached_tokens: int = 0
     preemptions: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
     native_seconds: float = 0.0
     step_seconds: float = 0.0
     idle_seconds: float = 0.0

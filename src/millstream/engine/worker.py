@@ -38,7 +38,8 @@ from millstream.engine.messages import (
     frame,
 )
 from millstream.engine.protocol import EngineInfo
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             model_file,
             kv_blocks=blocks,
             max_tokens=config.step_tokens,
-            max_rows=config.max_sequences,
+            max_rows=max(config.max_sequences, DRAFT_ROWS),
             threads=config.threads,
         )
     scheduler = Scheduler(
@@ -90,6 +91,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         hidden_size=spec.hidden,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
+        max_rows=max(config.max_sequences, DRAFT_ROWS),
         max_blocks=-(-context // BLOCK_SIZE),
     )
     info = EngineInfo(

@@ -1,4 +1,4 @@
-"""Speculation by prompt lookup: what followed the last tokens when they stood in the text before is likely to follow again.
+"""Speculation by prompt lookup: what followed the last tokens when they stood in the text before may follow again.
 
 The source is the sequence itself, prompt and output, so there is no second model. After every token the draft is what
 follows the latest earlier place with the same last `NGRAM` tokens; as long as the text goes on as it did there, the
@@ -30,7 +30,6 @@ class Drafter:
         self._indexed = NGRAM - 1
         self._place: int | None = None
         """Where in the text the next token stands, if the copy holds."""
-        self._agreed = 0
         self._length = _SHORTEST
         self._failures = 0
         self._rest = 0
@@ -42,14 +41,13 @@ class Drafter:
         place = self._place
         if place is not None and self._tokens[place] == self._tokens[-1]:
             self._place = place + 1
-            self._agreed += 1
         else:
             self._place = None
         if self._rest:
             self._rest -= 1
+        self._index()
         if self._place is None:
             self._look_up()
-        self._index()
 
     def draft(self, most: int) -> list[int]:
         """Tokens that may come next, ``most`` at most; often none."""
@@ -75,7 +73,6 @@ class Drafter:
     def _look_up(self) -> None:
         """Find the latest earlier place of the last tokens."""
         self._place = self._places.get(tuple(self._tokens[-NGRAM:]))
-        self._agreed = 0
 
     def _index(self) -> None:
         """Note what follows each run of tokens, but for the last run, which nothing follows yet."""

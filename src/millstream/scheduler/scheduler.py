@@ -9,58 +9,55 @@ which is put back in the queue and computed again later.
 
 from __future__ import annotations
 
-import logging
-from bisect import insort
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
-from millstream.scheduler.blocks import BlockPool
+from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenRequest
+from millstream.scheduler.outcome import Outcome, take
 from millstream.scheduler.pace import Pace
-from millstream.scheduler.policy import QUANTUM, Fairness, Shares, Turns, WaitReason
+from millstream.scheduler.places import Places, SchedulerConfig
+from millstream.scheduler.policy import QUANTUM, Turns, WaitReason
 from millstream.scheduler.pooling import Pool
-from millstream.scheduler.prefixes import Prefixes
 from millstream.scheduler.sequence import Constraint, Sequence
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-log = logging.getLogger(__name__)
+DRAFT_ROWS = 16
+"""Rows of a step with drafts, over all sequences: more would cost more than they are likely to bring."""
 
 _MOST_FAILURES = 8
 """Sequences that are tried in one step although there are too few blocks."""
 
 
-class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue.
-    ``step_seconds``: steps with prompts are kept about as short as this."""
-
-    kv_blocks: int
-    block_size: int
-    step_tokens: int = 256
-    max_sequences: int = 64
-    max_waiting: int = 256
-    prefix_cache: bool = True
-    step_seconds: float = 0.1
-    fairness: Fairness = Fairness()
-
-
 class Chunk(msgspec.Struct, frozen=True):
     """Work of one sequence in one step: its tokens from ``start`` on, ``count`` of them. ``sample``: the last one's
-    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted."""
+    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted. ``draft``: the last tokens of
+    the chunk, which the sequence does not have yet; logits of the token before them and of each are then drawn from."""
 
     sequence: Sequence
     start: int
     count: int
     sample: bool
     hidden: int = 0
+    draft: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of its last rows that are sampled."""
+        return 1 + len(self.draft) if self.sample else 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """What runs."""
+        held = self.sequence.tokens[self.start : self.start + self.count - len(self.draft)]
+        return [*held, *self.draft]
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What a step drew: for each chunk with ``sample``, in order, a token and, if asked for, its log probabilities; for
+    """What a step drew: for each sampled row, in order, a token and, if asked for, its log probabilities; for
     each chunk with ``hidden``, in order, these rows [hidden, hidden size]."""
 
     tokens: list[int]
@@ -77,21 +74,14 @@ class Scheduler:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
-        self.pool = BlockPool(config.kv_blocks, config.block_size)
-        self.running: list[Sequence] = []
-        self.waiting: list[Sequence] = []
-        self.paused: dict[str, Sequence] = {}
-        """Sequences whose readers have stopped reading; they hold no blocks, but the prefix cache keeps theirs."""
-        self._shares = Shares(config.fairness.head_start)
+        self._places = Places(config)
         self._pace = Pace(config.step_seconds, config.step_tokens)
-        self._prefixes = Prefixes(self.pool, enabled=config.prefix_cache)
         self._begun = 0.0
         self._arrivals = 0
         self._steps = 0
-        self._prompt_tokens = 0
         self._generated_tokens = 0
-        self._cached_tokens = 0
-        self._preemptions = 0
+        self._draft_tokens = 0
+        self._accepted_tokens = 0
 
     def add(self, request: TokenRequest, constraint: Constraint | None = None, *, now: float = 0.0) -> None:
         """Queue a request. ``constraint`` has been advanced by the request's ``output``.
@@ -106,44 +96,36 @@ class Scheduler:
             raise ValueError("a request needs at least one prompt token and one token to generate")
         if longest > capacity:
             raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
-        if self._open >= self.config.max_sequences + self.config.max_waiting:
+        if self._places.taken >= self.config.max_sequences + self.config.max_waiting:
             raise QueueFull
         self._arrivals += 1
-        self._enqueue(Sequence(request, self._arrivals, constraint, now))
+        self._places.enqueue(Sequence(request, self._arrivals, constraint, now))
 
     def abort(self, request_id: str) -> None:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
-        if self._take_out(request_id) is None:
-            self.paused.pop(request_id, None)
+        self._places.abort(request_id)
 
     def pause(self, request_id: str) -> None:
-        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Its blocks stay in the prefix cache as
-        long as nobody needs them. Unknown ids are ignored."""
-        if sequence := self._take_out(request_id):
-            sequence.wait = "paused_reader"
-            self.paused[request_id] = sequence
+        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Unknown ids are ignored."""
+        self._places.pause(request_id)
 
     def resume(self, request_id: str) -> None:
         """A paused sequence goes on as soon as it has blocks again."""
-        if sequence := self.paused.pop(request_id, None):
-            self._enqueue(sequence)
+        self._places.resume(request_id)
 
     @property
     def has_work(self) -> bool:
-        return bool(self.running or self.waiting)
-
-    @property
-    def _open(self) -> int:
-        return len(self.running) + len(self.waiting) + len(self.paused)
+        return bool(self._places.running or self._places.waiting)
 
     def schedule(self, now: float = 0.0) -> list[Chunk]:
         """The chunks of the next step; empty if there is nothing to do. ``now``: seconds of any one clock."""
         self._begun = now
         chunks = self._schedule_decodes()
         decoding = {chunk.sequence.id for chunk in chunks}
-        prefilling = [sequence for sequence in self.running if sequence.id not in decoding]
-        if prefilling or self.waiting:
-            chunks += self._schedule_prompts(prefilling, self._pace.tokens - len(chunks), now)
+        prefilling = [sequence for sequence in self._places.running if sequence.id not in decoding]
+        if prefilling or self._places.waiting:
+            least = min(QUANTUM, self.config.step_tokens - len(chunks))
+            chunks += self._schedule_prompts(prefilling, max(self._pace.tokens - len(chunks), least), now)
         return chunks
 
     def commit(self, chunks: list[Chunk], sampled: Sampled, now: float = 0.0) -> list[TokenDelta]:
@@ -155,19 +137,23 @@ class Scheduler:
         hidden = iter(sampled.hidden)
         for chunk in chunks:
             sequence = chunk.sequence
-            sequence.computed = chunk.start + chunk.count
-            self._charge(sequence)
-            self._prefixes.computed(sequence)
+            outcome = None
+            if chunk.sample:
+                outcome = take(sequence, sampled.tokens[row : row + chunk.rows], chunk.draft)
+            held = len(chunk.draft) - max(outcome.taken - 1, 0) if outcome else 0
+            sequence.computed = chunk.start + chunk.count - held
+            self._places.charge(sequence)
+            self._places.prefixes.computed(sequence)
             delta = None
             if chunk.hidden and sequence.pool is not None:
                 sequence.pool.add(next(hidden))
             if sequence.pool is not None and not sequence.pending:
                 delta = self._finish_pooling(sequence, sequence.pool)
-            elif chunk.sample:
-                delta = self._append(sequence, sampled.tokens[row], sampled.logprobs[row])
-                row += 1
+            elif outcome is not None:
+                delta = self._sampled(chunk, outcome, sampled.logprobs[row : row + outcome.taken])
             elif not sequence.announced:
                 delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
+            row += chunk.rows
             if delta is not None:
                 sequence.announced = True
                 deltas.append(delta)
@@ -182,57 +168,60 @@ class Scheduler:
         return deltas
 
     def stats(self) -> EngineStats:
+        places = self._places
         return EngineStats(
-            running=len(self.running),
-            waiting=len(self.waiting) + len(self.paused),
-            waits=self.waits(),
-            kv_blocks_used=self.pool.used,
-            kv_blocks_total=self.pool.count,
+            running=len(places.running),
+            waiting=len(places.waiting) + len(places.paused),
+            waits=places.waits(),
+            kv_blocks_used=places.pool.used,
+            kv_blocks_total=places.pool.count,
             steps=self._steps,
-            prompt_tokens=self._prompt_tokens,
+            prompt_tokens=places.prompt_tokens,
             generated_tokens=self._generated_tokens,
-            cached_tokens=self._cached_tokens,
-            preemptions=self._preemptions,
+            cached_tokens=places.cached_tokens,
+            preemptions=places.preemptions,
+            draft_tokens=self._draft_tokens,
+            accepted_tokens=self._accepted_tokens,
         )
 
-    def waits(self) -> dict[str, int]:
-        """Sequences that do not advance, by the reason; those in the batch that got no tokens are among them."""
-        everyone = (*self.running, *self.waiting, *self.paused.values())
-        return dict(Counter(str(sequence.wait) for sequence in everyone if sequence.wait is not None))
-
     def _schedule_decodes(self) -> list[Chunk]:
+        decoding = [sequence for sequence in self._places.running if sequence.pending == 1]
+        spare = self._draft_room(len(decoding))
         chunks: list[Chunk] = []
-        for sequence in list(self.running):
-            if sequence.pending != 1 or sequence not in self.running:
+        for sequence in decoding:
+            if not sequence.blocks:  # another one has taken them
                 continue
-            if len(chunks) >= self.config.step_tokens or not self._grow(sequence):
+            if len(chunks) >= self.config.step_tokens or not self._places.grow(sequence):
                 continue
-            chunks.append(_chunk(sequence, 1))
+            draft = self._draft(sequence, spare) if spare else ()
+            chunks.append(_chunk(sequence, 1, draft))
         return chunks
 
-    def _grow(self, sequence: Sequence) -> bool:
-        """Make room for the next token; False if the sequence itself had to leave the batch."""
-        needed = self.pool.blocks_for(len(sequence.tokens)) - len(sequence.blocks)
-        while self.pool.available < needed:
-            victim = self.running[-1]
-            self._preempt(victim)
-            if victim is sequence:
-                return False
-        sequence.blocks += self.pool.allocate(needed)
-        return True
+    def _draft_room(self, decoding: int) -> int:
+        """Tokens that each of so many sequences may draft. While there are prompts to be computed there are none: a
+        step should be short then, and its other tokens are certain to be of use."""
+        if not decoding or self._places.waiting or decoding < len(self._places.running):
+            return 0
+        return min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1
+
+    def _draft(self, sequence: Sequence, most: int) -> tuple[int, ...]:
+        """What a sequence drafts, if there are blocks for it."""
+        most = min(most, sequence.request.max_tokens - sequence.output_length - 1)
+        draft = sequence.draft(most)
+        return tuple(draft) if self._places.extend(sequence, len(draft)) else ()
 
     def _schedule_prompts(self, prefilling: list[Sequence], budget: int, now: float) -> list[Chunk]:
         """Share the budget between the prompts in the batch and those that can be admitted to it."""
-        best = min(sequence.priority for sequence in (*self.running, *self.waiting))
-        fairness = self.config.fairness
-        turns = Turns(
-            (*prefilling, *self._candidates(now)), self._shares, now, best=best, ageing_seconds=fairness.ageing_seconds
-        )
+        places = self._places
+        best = min(sequence.priority for sequence in (*places.running, *places.waiting))
+        ageing = self.config.fairness.ageing_seconds
+        wanting = (*prefilling, *places.candidates(now))
+        turns = Turns(wanting, places.shares, now, best=best, ageing_seconds=ageing)
         granted: dict[str, tuple[Sequence, int]] = {}
         failures = 0
         while budget > 0 and failures < _MOST_FAILURES and (sequence := turns.next()):
             if not sequence.blocks:
-                sequence.wait = self._admit(sequence)
+                sequence.wait = places.admit(sequence)
                 if sequence.wait is not None:
                     turns.drop()
                     failures += sequence.wait == "kv_cache"
@@ -250,149 +239,39 @@ class Scheduler:
                 sequence.wait = left
         return [_chunk(sequence, count) for sequence, count in granted.values()]
 
-    def _candidates(self, now: float) -> list[Sequence]:
-        """Waiting sequences that may be admitted. One that has found no blocks for too long is passed only by tenants
-        that were served less than its own."""
-        patience = self.config.fairness.patience_seconds
-        blocked = (s for s in self.waiting if s.wait == "kv_cache" and now - s.since >= patience)
-        starving = min(blocked, key=_order, default=None)
-        if starving is None:
-            return self.waiting
-        served = self._shares.served(starving.tenant)
-        passing = [s for s in self.waiting if s is starving or self._shares.served(s.tenant) < served]
-        for sequence in set(self.waiting) - set(passing):
-            sequence.wait = "kv_cache"
-        return passing
-
-    def _admit(self, sequence: Sequence) -> WaitReason | None:
-        """Give a waiting sequence a place in the batch, and blocks for all tokens it has, sharing those that the prefix
-        cache knows; or say what is missing.
-
-        One spare block for each running sequence is left, so that an admission does not cause a preemption at once.
-        """
-        if len(self.running) >= self.config.max_sequences:
-            return "max_sequences"
-        pool = self.pool
-        shared = self._prefixes.cached(sequence)
-        leader = self._prefixes.leader(sequence, len(shared))
-        if leader is not None and leader.priority <= sequence.priority:
-            return "shared_prefix"
-        needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
-        spare = len(self.running)
-        if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
-            return "kv_cache"
-        pool.hold(shared)
-        sequence.blocks = shared + pool.allocate(needed)
-        sequence.computed = len(shared) * pool.block_size
-        sequence.registered = len(shared)
-        self._prefixes.begin(sequence)
-        if sequence.pool is not None:
-            sequence.pool.reset()
-        self.waiting.remove(sequence)
-        insort(self.running, sequence, key=_rank)
-        if not sequence.announced:
-            sequence.cached_tokens = min(sequence.computed, sequence.prompt_length)
-            self._prompt_tokens += sequence.prompt_length
-            self._cached_tokens += sequence.cached_tokens
-        return None
-
-    def _enqueue(self, sequence: Sequence) -> None:
-        waiting = (other.tenant for other in (*self.waiting, *self.running) if other.pending > 1 or not other.blocks)
-        self._shares.join(sequence.tenant, waiting)
-        insort(self.waiting, sequence, key=_rank)
-
-    def _preempt(self, sequence: Sequence) -> None:
-        self._preemptions += 1
-        self.running.remove(sequence)
-        self._free(sequence)
-        self._enqueue(sequence)
-
-    def _take_out(self, request_id: str) -> Sequence | None:
-        """Take a sequence out of batch or queue and free its blocks; None if it is in neither."""
-        for queue in (self.running, self.waiting):
-            for index, sequence in enumerate(queue):
-                if sequence.id == request_id:
-                    del queue[index]
-                    self._free(sequence)
-                    return sequence
-        return None
-
-    def _charge(self, sequence: Sequence) -> None:
-        """Let the tenant pay for what was computed for the first time."""
-        new = sequence.computed - max(sequence.charged, sequence.cached_tokens)
-        if new > 0 and sequence.charged < sequence.prompt_length:
-            self._shares.charge(sequence.tenant, prompt=new)
-        sequence.charged = max(sequence.charged, sequence.computed)
-
-    def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
-        if token < 0:
-            self.abort(sequence.id)
-            return _nothing_allowed(sequence)
-        try:
-            sequence.append(token)
-            whole = sequence.constraint is not None and sequence.constraint.finished
-        except Exception:  # grammars are strangers', and the library that follows them is not ours
-            log.exception("a constraint failed")
-            self.abort(sequence.id)
-            return TokenDelta(id=sequence.id, finish="error", error="the grammar of the answer could not be followed")
-        self._generated_tokens += 1
-        self._shares.charge(sequence.tenant, output=1)
-        finish: TokenFinish | None = None
-        if whole or token in sequence.request.stop_ids:
-            finish = "stop"
-        elif sequence.output_length >= sequence.request.max_tokens:
-            finish = "length"
-        if finish:
-            self.running.remove(sequence)
-            self._free(sequence)
+    def _sampled(self, chunk: Chunk, outcome: Outcome, logprobs: list[TokenAlternatives | None]) -> TokenDelta:
+        """What is new for a sequence that was sampled from; one that has ended leaves."""
+        sequence, drafted, taken = chunk.sequence, len(chunk.draft), outcome.taken
+        accepted = max(taken - 1, 0) if drafted else 0
+        self._generated_tokens += taken
+        self._draft_tokens += drafted
+        self._accepted_tokens += accepted
+        self._places.shares.charge(sequence.tenant, output=taken)
+        if outcome.finish is not None:
+            self._places.leave(sequence)
+        elif drafted and sequence.drafter is not None:
+            sequence.drafter.judge(drafted, accepted)
         return TokenDelta(
             id=sequence.id,
-            tokens=[token],
-            logprobs=[] if alternatives is None else [alternatives],
-            finish=finish,
+            tokens=sequence.tokens[len(sequence.tokens) - taken :],
+            logprobs=[entry for entry in logprobs if entry is not None],
+            finish=outcome.finish,
             cached_tokens=sequence.cached_tokens,
+            error=outcome.error,
+            refused=outcome.refused,
+            drafted=drafted,
+            accepted=accepted,
         )
 
     def _finish_pooling(self, sequence: Sequence, pool: Pool) -> TokenDelta:
-        self.running.remove(sequence)
-        self._free(sequence)
+        self._places.leave(sequence)
         embedding, cached = pool.result(), sequence.cached_tokens
         return TokenDelta(id=sequence.id, finish="stop", cached_tokens=cached, embedding=embedding)
 
-    def _free(self, sequence: Sequence) -> None:
-        self._prefixes.leave(sequence)
-        self.pool.release(sequence.blocks)
-        sequence.blocks = []
-        sequence.computed = 0
-        sequence.registered = 0
 
-
-def _chunk(sequence: Sequence, count: int) -> Chunk:
-    """The next ``count`` tokens of a sequence."""
+def _chunk(sequence: Sequence, count: int, draft: tuple[int, ...] = ()) -> Chunk:
+    """The next ``count`` tokens of a sequence, and a draft of those that follow."""
     last = count == sequence.pending
     if sequence.pool is None:
-        return Chunk(sequence, sequence.computed, count, last)
+        return Chunk(sequence, sequence.computed, count + len(draft), last, draft=draft)
     return Chunk(sequence, sequence.computed, count, False, sequence.pool.rows(count, last=last))
-
-
-def _order(sequence: Sequence) -> int:
-    return sequence.order
-
-
-def _rank(sequence: Sequence) -> tuple[int, int]:
-    return sequence.rank
-
-
-def _nothing_allowed(sequence: Sequence) -> TokenDelta:
-    """The end of a sequence that has no next token, and whose fault it is."""
-    request, constraint = sequence.request, sequence.constraint
-    if constraint is not None and constraint.error is not None:
-        why, refused = f"the grammar of the answer went over a limit ({constraint.error})", True
-    elif constraint is not None:
-        why, refused = "the grammar of the answer allows only tokens that the request forbids", True
-    elif sequence.output_length < request.min_tokens or request.sampling.logit_bias:
-        why, refused = "min_tokens and logit_bias of the request forbid every token", True
-    else:
-        why, refused = "the model gave no number for any token", False
-    message = f"no token is allowed at this position: {why}"
-    return TokenDelta(id=sequence.id, finish="error", error=message, refused=refused)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.engine.protocol import TokenRequest
 from millstream.scheduler.blocks import chain_digest, root_digest
+from millstream.scheduler.drafts import Drafter
 from millstream.scheduler.policy import WaitReason
 from millstream.scheduler.pooling import Pool
 
@@ -53,6 +54,7 @@ class Sequence:
         "computed",
         "constraint",
         "counts",
+        "drafter",
         "order",
         "pool",
         "prompt_length",
@@ -82,6 +84,7 @@ class Sequence:
         """Digests of the leading full blocks, as far as they were asked for by `digests`."""
         self.registered = 0
         """Leading blocks that the prefix cache was told of."""
+        self.drafter: Drafter | None = None
         self.wait: WaitReason | None = None
         """Why it did not advance in the last step."""
         self.announced = False
@@ -130,8 +133,19 @@ class Sequence:
             chain.append(chain_digest(parent, self.tokens[start : start + block_size]))
         return chain[:blocks]
 
+    def draft(self, most: int) -> list[int]:
+        """Tokens that may come next, ``most`` at most. None under a grammar: what it allows after a draft is not known
+        before the draft is."""
+        if most < 1 or not self.request.speculation or self.constraint is not None or self.pool is not None:
+            return []
+        if self.drafter is None:
+            self.drafter = Drafter(self.tokens)
+        return self.drafter.draft(most)
+
     def append(self, token: int) -> None:
         self.tokens.append(token)
+        if self.drafter is not None:
+            self.drafter.extend()
         if self.constraint is not None and token not in self.request.stop_ids:
             self.constraint.advance(token)
         if self.counts is not None:
