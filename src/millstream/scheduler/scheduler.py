@@ -202,7 +202,7 @@ class Scheduler:
         step should be short then, and its other tokens are certain to be of use."""
         if not decoding or self._places.waiting or decoding < len(self._places.running):
             return 0
-        return min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1
+        return max(0, min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1)
 
     def _draft(self, sequence: Sequence, most: int) -> tuple[int, ...]:
         """What a sequence drafts, if there are blocks for it."""
