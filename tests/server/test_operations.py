@@ -80,6 +80,14 @@ def test_metrics() -> None:
         assert found["millstream_requests_running"] == 1
         assert found["millstream_requests_waiting"] == 2
         assert (found["millstream_kv_blocks_used"], found["millstream_kv_blocks"]) == (3, 8)
+        assert found["millstream_kv_cache_usage_ratio"] == 3 / 8
+        assert found['millstream_requests_waiting_by_reason{reason="kv_cache"}'] == 2
+        assert found['millstream_requests_waiting_by_reason{reason="step_budget"}'] == 0
+        assert found["millstream_draft_tokens_total"] == 9
+        assert found["millstream_accepted_draft_tokens_total"] == 7
+        for stage in ("queue", "prefill", "decode"):
+            assert found[f"millstream_request_{stage}_seconds_count"] >= 1
+        assert found['millstream_tenant_tokens_total{kind="completion",tenant=""}'] >= 2
         live.engine.answer = engine_failed("down")
         found = metrics(live)
         assert found["millstream_engine_up"] == 0

@@ -17,6 +17,12 @@ Pooling = Literal["mean", "last"]
 """How the hidden states of a text become one vector: their mean over all tokens, or that of the last token."""
 
 
+WaitReason = Literal["step_budget", "max_sequences", "kv_cache", "shared_prefix", "paused_reader", "suspected"]
+"""Why a sequence does not advance: the tokens of the step went to others; every place in the batch is taken; there are
+not enough free KV blocks; another sequence computes its prefix at the moment; its reader has stopped reading; it may
+have ended the engine and waits for its trial, or for that of another."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
     """Numbers for the sampler; the meaning of each is that of `millstream.ir.request.Sampling`.
 
@@ -118,7 +124,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, and ``idle_seconds``: for
     how long the step that runs has been running, else how long ago the engine last did anything.
 
-    ``waits``: how many sequences did not advance in the last step, by the reason (`millstream.scheduler.policy`).
+    ``waits``: how many sequences did not advance in the last step, by the `WaitReason`.
 
     ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
     other counts begin anew with each process.

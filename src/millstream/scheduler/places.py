@@ -7,8 +7,9 @@ from collections import Counter
 
 import msgspec
 
+from millstream.engine.protocol import WaitReason
 from millstream.scheduler.blocks import BlockPool
-from millstream.scheduler.policy import Fairness, Shares, WaitReason
+from millstream.scheduler.policy import Fairness, Shares
 from millstream.scheduler.prefixes import Prefixes
 from millstream.scheduler.sequence import Sequence
 

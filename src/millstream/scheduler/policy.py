@@ -18,7 +18,7 @@ Three rules, the first that tells two sequences apart decides:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -30,13 +30,6 @@ QUANTUM = 32
 
 SHORTEST_SHARE = 3
 """Inside a tenant: tokens for the shortest prompt to one for the oldest."""
-
-WaitReason = Literal[
-    "step_budget", "max_sequences", "kv_cache", "shared_prefix", "paused_reader", "suspected", "engine_down"
-]
-"""Why a sequence does not advance: the tokens of the step went to others; every place in the batch is taken; there are
-not enough free KV blocks; another sequence computes its prefix at the moment; its reader has stopped reading; it may
-have ended the engine and waits for its trial, or for that of another; the engine is being restarted."""
 
 
 class Fairness(msgspec.Struct, frozen=True, kw_only=True):

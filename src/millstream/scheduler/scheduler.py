@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenRequest
+from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenRequest, WaitReason
 from millstream.scheduler.outcome import Outcome, take
 from millstream.scheduler.pace import Pace
 from millstream.scheduler.places import Places, SchedulerConfig
-from millstream.scheduler.policy import QUANTUM, Turns, WaitReason
+from millstream.scheduler.policy import QUANTUM, Turns
 from millstream.scheduler.pooling import Pool
 from millstream.scheduler.sequence import Constraint, Sequence
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.engine.protocol import TokenRequest
+from millstream.engine.protocol import TokenRequest, WaitReason
 from millstream.scheduler.blocks import chain_digest, root_digest
 from millstream.scheduler.drafts import Drafter
-from millstream.scheduler.policy import WaitReason
 from millstream.scheduler.pooling import Pool
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ class AnswerRoute:
             self._metrics.request(self._name, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = exchange.follow(self._metrics.measured(source, self._name, call.request.choices, since))
+        stream = exchange.follow(self._metrics.measured(source, self._name, call.request, since))
         if call.options.stream:
             response = sse_response(
                 stream,
