@@ -190,7 +190,7 @@ def ageing() -> Trace:
 
 
 def fair_shares_of_a_step() -> Trace:
-    """Tenant B comes later and has its head start; from then on both share each step, however many requests each has."""
+    """B comes later and has its head start; then both share each step, however many requests each has."""
     trace = Trace(step_tokens=512, kv_blocks=3000)
     for k in range(3):
         trace.ask(f"a{k}", range(1000 * k, 1000 * k + 900), 1, tenant="A")
