@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from millstream.cli.fetching import find_or_fetch
 from millstream.cli.options import EngineOptions, Formats, ServerOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import Pooling
+from millstream.server.loading import LoadingServer
 from millstream.server.run import bind
 
 
@@ -62,7 +64,9 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
     opening = open_local(
         path, options.engine, name=options.model_name, formats=options.formats, pooling=options.pooling
     )
-    async with opening as session:
+    async with AsyncExitStack() as stack:
+        async with LoadingServer(sock):
+            session = await stack.enter_async_context(opening)
         server = open_server(
             session,
             sock,
