@@ -22,7 +22,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-js agents check format bench oracle test-models clean
+.PHONY: help install serve test test-js agents soak check format bench oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ test-js: $(DEV_READY) $(JS_READY) ## test the JavaScript SDKs against a live ser
 
 agents: $(DEV_READY) $(AGENTS_READY) test-models ## drive coding agents against a live server (REAL=1: and a real model)
 	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" MILLSTREAM_AGENTS_REAL="$(REAL)" $(BIN)/python -m pytest tests/agents $(ARGS)
+
+soak: $(DEV_READY) test-models ## a storm of clients with engine kills on a real model (ARGS="--clients 64 --kills 3")
+	@cd tests && MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" "$(abspath $(BIN)/python)" -m soak $(ARGS)
 
 check: $(DEV_READY) ## formatting, lint, types and the fast tests
 	@$(BIN)/ruff format --check .

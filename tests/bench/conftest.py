@@ -6,7 +6,8 @@ import pytest
 
 from bench.steady import Clock, SteadyRunner
 from millstream.engine.core import EngineCore
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Scheduler
 
 
 @pytest.fixture

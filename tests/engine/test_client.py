@@ -1,10 +1,14 @@
 import asyncio
 import os
+import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
+from millstream.engine import client
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import SamplingParams, TokenRequest, TokenStream
@@ -139,3 +143,68 @@ async def test_closing_ends_the_process() -> None:
         pid = engine.pid
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_time_is_up_while_it_runs_and_while_it_waits() -> None:
+    async with running("slow", max_sequences=1) as engine:
+        soon = time.monotonic() + 0.4
+        long = replace(request("a", 1, max_tokens=200), deadline=soon)
+        waiting = replace(request("b", 2), deadline=soon)
+        streams = [await engine.submit(long), await engine.submit(waiting)]
+        (tokens, finish), empty = await asyncio.gather(*map(read, streams))
+        assert (finish, empty) == ("timeout", ([], "timeout"))
+        assert 0 < len(tokens) < 200
+        assert tokens == expected_output(long)[0][: len(tokens)]
+        await settled(engine)
+
+
+async def test_a_deadline_holds_while_there_is_no_engine() -> None:
+    async with running("slow") as engine:
+        stream = await engine.submit(replace(request("a", 1, max_tokens=200), deadline=time.monotonic() + 0.3))
+        await anext(stream)
+        os.kill(engine.pid, signal.SIGKILL)
+        assert (await asyncio.wait_for(read(stream), 5))[1] == "timeout"
+
+
+async def test_an_answer_that_is_complete_in_time_knows_nothing_of_its_deadline() -> None:
+    async with running() as engine:
+        each = replace(request("a", 1), deadline=time.monotonic() + 60)
+        assert await read(await engine.submit(each)) == expected_output(each)
+
+
+async def test_a_reader_that_stops_is_paused_and_loses_nothing_when_it_goes_on() -> None:
+    async with running(step_tokens=64) as engine:
+        long = request("a", 1, max_tokens=245)
+        client.UNREAD_TOKENS, kept = 16, client.UNREAD_TOKENS
+        try:
+            stream = await engine.submit(long)
+            for _ in range(500):
+                stats = await engine.stats()
+                if stats.waits == {"paused_reader": 1}:
+                    break
+                await asyncio.sleep(0.01)
+            assert (stats.running, stats.waiting, stats.kv_blocks_used) == (0, 1, 0)
+            assert stats.generated_tokens < 100
+            assert await read(await engine.submit(request("b", 2))) == expected_output(request("b", 2))
+            assert await read(stream) == expected_output(long)
+        finally:
+            client.UNREAD_TOKENS = kept
+        await settled(engine)
+
+
+async def test_a_paused_reader_may_leave_and_one_that_resumes_in_an_outage_goes_on() -> None:
+    async with running(step_tokens=64) as engine:
+        client.UNREAD_TOKENS, kept = 16, client.UNREAD_TOKENS
+        try:
+            long = request("a", 1, max_tokens=245)
+            stays, leaves = await engine.submit(long), await engine.submit(request("b", 2, max_tokens=200))
+            for _ in range(500):
+                if (await engine.stats()).waits == {"paused_reader": 2}:
+                    break
+                await asyncio.sleep(0.01)
+            await leaves.aclose()
+            os.kill(engine.pid, signal.SIGKILL)
+            assert await asyncio.wait_for(read(stays), 30) == expected_output(long)
+        finally:
+            client.UNREAD_TOKENS = kept
+        await settled(engine)

@@ -16,7 +16,8 @@ from millstream.engine.constraints import FileConstraints
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest
 from millstream.engine.worker import load_core
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner
 from support.tiny_models import END_OF_TEXT, IM_END, build_tiny_model, special_id
 

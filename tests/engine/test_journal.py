@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from millstream.engine.core import EngineCore
 from millstream.engine.journal import CLEARING_TOKENS, Journal
 from millstream.engine.protocol import SamplingParams, TokenAlternatives, TokenDelta, TokenRequest
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner, expected_output, expected_scores
 
 
@@ -57,7 +58,7 @@ class Engine:
             if shown is not None:
                 self.seen[delta.id].append(shown)
 
-    def _starting(self, batch: list[str]) -> None:
+    def _starting(self, batch: list[str], tokens: int) -> None:
         self.batches.append(batch)
         self.journal.batch(batch)
 

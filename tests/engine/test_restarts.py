@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.restarts import RestartPolicy, Supervision, Watchdog
+from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
 
 SUPERVISION = Supervision(start_failures=4, first_delay=1.0, longest_delay=3.0, settled=5.0)
 
@@ -40,7 +40,7 @@ def test_a_process_that_was_ready_for_a_while_ends_the_row() -> None:
 
 @given(st.lists(st.sampled_from(["heard", "busy", "idle"]), max_size=200))
 def test_only_silence_with_work_is_a_hang(ticks: list[str]) -> None:
-    dog = Watchdog(10.0)
+    dog = Watchdog(SUPERVISION)
     silent = 0
     for tick in ticks:
         if tick == "heard":
@@ -48,4 +48,24 @@ def test_only_silence_with_work_is_a_hang(ticks: list[str]) -> None:
             silent = 0
             continue
         silent = silent + 1 if tick == "busy" else 0
-        assert dog.tick(busy=tick == "busy") == (silent * dog.interval > 10.0)
+        assert dog.tick(busy=tick == "busy", deadline=10.0) == (silent * dog.interval > 10.0)
+
+
+def test_a_step_is_judged_by_those_before_it_within_bounds() -> None:
+    times = StepTimes(Supervision(step_deadline=60.0, step_floor=10.0))
+    for _ in range(StepTimes.LEAST_STEPS):
+        assert times.deadline(1) == 60.0  # nothing is known yet
+        times.ran(100, 1.0)
+    assert times.deadline(1) == 10.0
+    assert times.deadline(200) == 40.0
+    assert times.deadline(5000) == 60.0
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.floats(0.001, 30)), min_size=16, max_size=60), st.integers(0, 300))
+def test_no_step_like_the_last_one_is_taken_for_a_hang(steps: list[tuple[int, float]], tokens: int) -> None:
+    times = StepTimes(Supervision(step_deadline=1e9))
+    for each in steps:
+        times.ran(*each)
+    count, seconds = steps[-1]
+    assert times.deadline(count) >= StepTimes.MARGIN * seconds * 0.999
+    assert times.deadline(tokens) <= times.deadline(tokens + 1)

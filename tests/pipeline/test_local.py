@@ -15,7 +15,7 @@ from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
 from millstream.ir.deltas import Content, Delta, Error, Start, Usage
 from millstream.ir.errors import ApiError, overloaded
 from millstream.ir.fold import Answer, collect, fold
-from millstream.ir.request import ChatRequest, CompletionRequest, Output, Request, Sampling
+from millstream.ir.request import ChatRequest, CompletionRequest, Output, Request, Sampling, Service
 from millstream.pipeline.local import LONG_TEXT, LocalProvider
 from support.reference import answer, decoded
 from support.scripted_model import (
@@ -112,7 +112,7 @@ def test_what_the_engine_is_asked() -> None:
         output=Output(logprobs=2),
         n=2,
         tenant="t",
-        priority=3,
+        service=Service(priority=3, timeout=50.0, speculation=False),
     )
     run(_read(provider(playing), request))
     first, second = playing.requests
@@ -126,6 +126,9 @@ def test_what_the_engine_is_asked() -> None:
     assert first.sampling.logit_bias == {5: -1.0}
     assert first.stop_ids == (3, EOS, TURN)
     assert (first.max_tokens, first.min_tokens, first.tenant, first.priority) == (7, 1, "t", 3)
+    assert first.deadline is not None
+    assert first.deadline == second.deadline
+    assert not first.speculation
 
 
 async def _read(provider: LocalProvider, request: Request) -> list[Delta]:

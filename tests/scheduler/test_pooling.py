@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import Pooling, SamplingParams, TokenDelta, TokenRequest
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner, expected_output, hidden_state
 
 BLOCK = 4
@@ -62,7 +63,7 @@ def test_every_schedule_gives_the_same_bits(work: list[tuple[list[int], Pooling 
     for request in requests.values():
         engine.add(request)
     deltas = drain(engine)
-    assert engine.scheduler.pool.used == 0
+    assert engine.stats().kv_blocks_used == 0
     for name, request in requests.items():
         tokens = [token for delta in deltas[name] for token in delta.tokens]
         assert all(delta.finish is None for delta in deltas[name][:-1])
@@ -113,4 +114,4 @@ def test_aborted_while_it_is_read() -> None:
     engine.step()
     engine.abort("a")
     assert not engine.has_work
-    assert engine.scheduler.pool.used == 0
+    assert engine.stats().kv_blocks_used == 0

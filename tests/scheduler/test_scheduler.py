@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
-from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler
 from support.scripted_runner import VOCABULARY, ScriptedRunner, expected_output
 
 BLOCK = 4
@@ -102,10 +103,10 @@ def test_sixteen_requests_advance_in_one_batch() -> None:
 def test_requests_wait_for_blocks_and_say_why() -> None:
     engine = core(kv_blocks=4)
     engine.add(request("a", range(8), max_tokens=8))
-    engine.add(request("b", range(8), max_tokens=8))
+    engine.add(request("b", range(50, 58), max_tokens=8))
     engine.step()
     stats = engine.stats()
-    assert (stats.running, stats.waiting, stats.wait_reason) == (1, 1, "kv_cache")
+    assert (stats.running, stats.waiting, stats.waits) == (1, 1, {"kv_cache": 1})
     assert set(drain(engine)) == {"a", "b"}
 
 
@@ -114,7 +115,7 @@ def test_requests_wait_for_places_and_say_why() -> None:
     engine.add(request("a", range(3)))
     engine.add(request("b", range(3)))
     engine.step()
-    assert engine.stats().wait_reason == "max_sequences"
+    assert engine.stats().waits == {"max_sequences": 1}
 
 
 def test_the_newest_is_preempted_and_its_answer_does_not_change() -> None:
@@ -182,9 +183,9 @@ def test_an_empty_queue_has_no_reason_to_wait() -> None:
     engine.add(request("a", [1], max_tokens=9))
     engine.add(request("b", [1]))
     engine.step()
-    assert engine.stats().wait_reason == "max_sequences"
+    assert engine.stats().waits == {"max_sequences": 1}
     engine.abort("b")
-    assert engine.stats().wait_reason is None
+    assert engine.stats().waits == {}
 
 
 def test_refusals_reach_the_client_as_error_deltas() -> None:
@@ -297,7 +298,7 @@ def test_penalty_counts_follow_prompt_and_output() -> None:
     params = SamplingParams(presence_penalty=0.5)
     scheduler = core().scheduler
     scheduler.add(TokenRequest(id="a", prompt=[1, 2, 2], sampling=params, max_tokens=9, output=[2, 3, 3]))
-    assert scheduler.waiting[0].counts == {1: 0, 2: 1, 3: 2}
+    assert scheduler._places.waiting[0].counts == {1: 0, 2: 1, 3: 2}
 
 
 prompts = st.lists(st.integers(0, 3), min_size=1, max_size=14)

@@ -18,7 +18,7 @@ import pytest
 
 from millstream.engine.protocol import EngineStats
 from millstream.ir.deltas import Content, Error, Finish, Start, Usage
-from millstream.ir.errors import engine_failed
+from millstream.ir.errors import engine_failed, engine_lost
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import Request
 from millstream.server.run import bind
@@ -30,23 +30,28 @@ CHAT = "/v1/chat/completions"
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 
 
-def test_health() -> None:
+def test_health_and_readiness() -> None:
     with serving(health_seconds=0.05) as live, live.client() as client:
-        answer = client.get("/health")
-        assert answer.status_code == 200
-        expected = {"status": "ok", "models": ["tiny"], "running": 1, "waiting": 2, "kv_blocks_used": 3, "steps": 4}
-        assert expected.items() <= answer.json().items()
-        for broken, reason in (
-            (engine_failed("The engine is restarting."), "restarting"),
-            (5.0, "did not answer within 0.05 s"),
-            (EngineStats(running=1, idle_seconds=61), "no step for 61 s"),
+        expected = {"status": "ready", "models": ["tiny"], "running": 1, "waiting": 2, "kv_blocks_used": 3, "steps": 4}
+        for path in ("/health", "/ready"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert expected.items() <= answer.json().items()
+        for broken, status, reason, live_status in (
+            (engine_failed("The engine is restarting."), "restarting", "restarting", 200),
+            (5.0, "silent", "did not answer within 0.05 s", 200),
+            (EngineStats(running=1, idle_seconds=61), "stuck", "no step for 61 s", 200),
+            (engine_lost("It cannot be started."), "lost", "cannot be started", 503),
         ):
             live.engine.answer = broken
-            answer = client.get("/health")
-            assert answer.status_code == 503
+            answer = client.get("/ready")
+            assert (answer.status_code, answer.json()["status"]) == (503, status)
             assert reason in answer.json()["reason"]
+            assert answer.headers["retry-after"]
+            answer = client.get("/health")
+            assert (answer.status_code, answer.json()["status"]) == (live_status, status)
         live.engine.answer = EngineStats(idle_seconds=3600)
-        assert client.get("/health").status_code == 200
+        assert client.get("/ready").status_code == 200
 
 
 def metrics(live: Live) -> dict[str, float]:
@@ -75,6 +80,14 @@ def test_metrics() -> None:
         assert found["millstream_requests_running"] == 1
         assert found["millstream_requests_waiting"] == 2
         assert (found["millstream_kv_blocks_used"], found["millstream_kv_blocks"]) == (3, 8)
+        assert found["millstream_kv_cache_usage_ratio"] == 3 / 8
+        assert found['millstream_requests_waiting_by_reason{reason="kv_cache"}'] == 2
+        assert found['millstream_requests_waiting_by_reason{reason="step_budget"}'] == 0
+        assert found["millstream_draft_tokens_total"] == 9
+        assert found["millstream_accepted_draft_tokens_total"] == 7
+        for stage in ("queue", "prefill", "decode"):
+            assert found[f"millstream_request_{stage}_seconds_count"] >= 1
+        assert found['millstream_tenant_tokens_total{kind="completion",tenant=""}'] >= 2
         live.engine.answer = engine_failed("down")
         found = metrics(live)
         assert found["millstream_engine_up"] == 0
@@ -104,7 +117,7 @@ def test_draining_lets_open_streams_finish() -> None:
             body = next(parts)
             live.stop()
             deadline = time.monotonic() + 10
-            while other.get("/health").json()["status"] != "draining" and time.monotonic() < deadline:
+            while other.get("/ready").json()["status"] != "draining" and time.monotonic() < deadline:
                 time.sleep(0.01)
             refused = other.post(CHAT, json=BODY)
             assert refused.status_code == 503

@@ -65,7 +65,16 @@ class ScriptedEngine:
     """An engine's ``stats``, to be set to numbers, an exception or silence."""
 
     def __init__(self) -> None:
-        self.answer: Any = EngineStats(running=1, waiting=2, kv_blocks_used=3, kv_blocks_total=8, steps=4)
+        self.answer: Any = EngineStats(
+            running=1,
+            waiting=2,
+            kv_blocks_used=3,
+            kv_blocks_total=8,
+            steps=4,
+            waits={"kv_cache": 2},
+            draft_tokens=9,
+            accepted_tokens=7,
+        )
 
     async def stats(self) -> EngineStats:
         if isinstance(self.answer, Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 import numpy as np
@@ -42,11 +43,26 @@ def hidden_state(tokens: list[int]) -> NDArray[np.float32]:
     return np.frombuffer(digest, "<u4").astype(np.float32) * np.float32(1e-9)
 
 
-def expected_output(request: TokenRequest) -> tuple[list[int], str]:
+Model = Callable[[list[int]], int]
+"""The next token after some."""
+
+
+def repeating(period: int) -> Model:
+    """A model that says what it read ``period`` tokens ago, but for an own word now and then."""
+
+    def model(tokens: list[int]) -> int:
+        if len(tokens) < period or len(tokens) % 11 == 0:
+            return next_token(tokens)
+        return tokens[-period]
+
+    return model
+
+
+def expected_output(request: TokenRequest, model: Model = next_token) -> tuple[list[int], str]:
     """Output and finish of a request run alone."""
     tokens = list(request.prompt)
     for _ in range(request.max_tokens):
-        tokens.append(next_token(tokens))
+        tokens.append(model(tokens))
         if tokens[-1] in request.stop_ids:
             return tokens[len(request.prompt) :], "stop"
     return tokens[len(request.prompt) :], "length"
@@ -57,7 +73,8 @@ class ScriptedRunner:
 
     native_seconds = 0.0
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, model: Model = next_token) -> None:
+        self._model = model
         self._block_size = block_size
         self._pages: dict[int, list[int]] = {}
         self.steps: list[list[tuple[str, int, int, bool]]] = []
@@ -70,13 +87,13 @@ class ScriptedRunner:
         alternatives: list[TokenAlternatives | None] = []
         for chunk in chunks:
             sequence = chunk.sequence
-            for position in range(chunk.start, chunk.start + chunk.count):
+            for position, token in enumerate(chunk.tokens, chunk.start):
                 page = self._pages.setdefault(sequence.blocks[position // self._block_size], [])
                 del page[position % self._block_size :]
                 assert len(page) == position % self._block_size, "a position was skipped"
-                page.append(sequence.tokens[position])
-            if chunk.sample:
-                tokens.append(next_token(self._read(sequence.blocks, chunk.start + chunk.count)))
+                page.append(token)
+            for end in range(chunk.start + chunk.count - chunk.rows + 1, chunk.start + chunk.count + 1):
+                tokens.append(self._model(self._read(sequence.blocks, end)))
                 alternatives.append(None)
             if chunk.hidden:
                 end = chunk.start + chunk.count

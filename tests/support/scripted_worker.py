@@ -32,7 +32,8 @@ from millstream.engine.core import EngineCore
 from millstream.engine.messages import Ready, StartFailed, frame
 from millstream.engine.protocol import EngineInfo, TokenRequest
 from millstream.engine.worker import Worker
-from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
 from support.scripted_runner import VOCABULARY, ScriptedRunner
 
 BLOCK = 4

@@ -25,7 +25,8 @@ class Served:
         self.url = url
 
     def health(self) -> httpx.Response:
-        return httpx.get(f"{self.url}/health", timeout=30, trust_env=False)
+        """Whether it is ready, and its counts."""
+        return httpx.get(f"{self.url}/ready", timeout=30, trust_env=False)
 
     def engine_pid(self) -> int:
         """Process id of the engine, the server's only child."""

@@ -124,5 +124,7 @@ _serials = itertools.count()
 
 def _submit(core: EngineCore, prompt: list[int], new_tokens: int) -> str:
     request_id = f"bench-{next(_serials)}"
-    core.add(TokenRequest(id=request_id, prompt=prompt, sampling=GREEDY, max_tokens=new_tokens))
+    # Drafts would make of the speed of the engine that of a text.
+    request = TokenRequest(id=request_id, prompt=prompt, sampling=GREEDY, max_tokens=new_tokens, speculation=False)
+    core.add(request)
     return request_id

@@ -19,6 +19,7 @@ from millstream.cli.options import (
     PoolingOption,
     ReasoningFormatOption,
     RefusalsOption,
+    ServerOptions,
     ThreadsOption,
     ToolFormatOption,
 )
@@ -91,9 +92,16 @@ def serve(
             metavar="SECONDS",
             min=1,
             rich_help_panel="Engine",
-            help="A silent engine that has work is restarted after this long; 60 if not given.",
+            help="A silent engine that has work is restarted after this long at most; 60 if not given.",
         ),
     ] = None,
+    request_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.001, help="Time limit of requests that name none in `timeout`."),
+    ] = None,
+    stall_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="A client that reads nothing for this long is cut off.")
+    ] = 300.0,
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,
     refusals: RefusalsOption = "off",
@@ -132,6 +140,7 @@ def serve(
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             pooling=pooling,
+            server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,

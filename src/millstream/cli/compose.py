@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from millstream.cli.errors import CliError
-from millstream.cli.options import EngineOptions, Formats
+from millstream.cli.options import EngineOptions, Formats, ServerOptions
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import Pooling
@@ -87,6 +87,7 @@ async def open_local(
 def open_server(
     session: LocalSession,
     sock: socket.socket,
+    options: ServerOptions,
     *,
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
@@ -107,6 +108,8 @@ def open_server(
         allow_origins=allow_origins,
         allow_hosts=allow_hosts if is_loopback(sock.getsockname()[0]) else None,
         access_log=access_log,
+        request_seconds=options.request_timeout,
+        stall_seconds=options.stall_timeout,
         store_path=default_store_path(),
     )
     app = create_app(session.provider, session.engine.stats, settings)

@@ -33,6 +33,14 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     step_deadline: float | None = None
 
 
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says about clients, in seconds. ``request_timeout``: for requests that name none;
+    ``stall_timeout``: for clients that stop reading."""
+
+    request_timeout: float | None = None
+    stall_timeout: float = 300.0
+
+
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
     """How the model writes tool calls and reasoning, by the names of `millstream.parsing.registry`; None: as its chat
     template says. ``refusals``: tell answers that decline as such."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,10 @@ import msgspec
 from millstream.cli.compose import LocalSession, open_local, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions, Formats
+from millstream.cli.options import EngineOptions, Formats, ServerOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import Pooling
+from millstream.server.loading import LoadingServer
 from millstream.server.process import run, settle
 from millstream.server.run import bind
 
@@ -33,6 +35,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...]
     formats: Formats
     pooling: Pooling | None
+    server: ServerOptions
     engine: EngineOptions
 
 
@@ -61,10 +64,13 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
     opening = open_local(
         path, options.engine, name=options.model_name, formats=options.formats, pooling=options.pooling
     )
-    async with opening as session:
+    async with AsyncExitStack() as stack:
+        async with LoadingServer(sock):
+            session = await stack.enter_async_context(opening)
         server = open_server(
             session,
             sock,
+            options.server,
             allow_origins=options.allow_origins,
             allow_hosts=options.allow_hosts,
             access_log=options.log_level in ("info", "debug"),

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator
 from itertools import count
 
 import msgspec
 
 from millstream.engine.config import EngineConfig
 from millstream.engine.connection import EngineStartError
+from millstream.engine.deadlines import Deadlines
 from millstream.engine.journal import Journal
-from millstream.engine.messages import Abort, Accepted, Batch, Event, StatsQuery, StatsReply, Step, Submit
+from millstream.engine.messages import (
+    Abort,
+    Accepted,
+    Batch,
+    Event,
+    Pause,
+    Resume,
+    StatsQuery,
+    StatsReply,
+    Step,
+    Submit,
+)
 from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
 from millstream.engine.restarts import Supervision
 from millstream.engine.supervisor import Supervisor
-from millstream.ir.errors import ApiError, engine_failed, invalid, overloaded
+from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
 
 __all__ = ["EngineProcess", "EngineStartError"]
 
@@ -24,6 +37,9 @@ logger = logging.getLogger("millstream.engine")
 
 _ANSWER_SECONDS = 10.0
 _RETRY_AFTER_SECONDS = 2.0
+
+UNREAD_TOKENS = 256
+"""So many tokens wait for a reader before its sequence is paused; it goes on when a quarter of them is left."""
 
 
 class EngineProcess:
@@ -37,6 +53,8 @@ class EngineProcess:
         self._config = config
         self._supervisor = Supervisor(config, worker, self, supervision)
         self._journal = Journal()
+        self._deadlines = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
         self._streams: dict[str, _Stream] = {}
         self._queries: dict[int, asyncio.Future[EngineStats]] = {}
         self._serials = count()
@@ -94,9 +112,12 @@ class EngineProcess:
             )
         if request.id in self._journal:
             raise ValueError(f"request id {request.id!r} is in use")
-        stream = _Stream(request.id, self._forget)
+        stream = _Stream(request.id, self)
         self._streams[request.id] = stream
         self._journal.add(request)
+        if request.deadline is not None:
+            self._deadlines.add(request.id, request.deadline)
+            self._set_timer()
         self._submit_due()
         return stream
 
@@ -120,7 +141,22 @@ class EngineProcess:
             raise engine_failed(f"The engine has not answered for {_ANSWER_SECONDS:g} s.") from None
         finally:
             self._queries.pop(serial, None)
-        return msgspec.structs.replace(stats, restarts=self._supervisor.restarts, resumed=self._resumed)
+        return self._with_held(stats)
+
+    def _with_held(self, stats: EngineStats) -> EngineStats:
+        """The engine's counts with the requests that it does not know of."""
+        held, resting, waits = self._journal.held, self._journal.resting, dict(stats.waits)
+        if held:
+            waits["suspected"] = held
+        if resting:
+            waits["paused_reader"] = waits.get("paused_reader", 0) + resting
+        return msgspec.structs.replace(
+            stats,
+            waiting=stats.waiting + held + resting,
+            waits=waits,
+            restarts=self._supervisor.restarts,
+            resumed=self._resumed,
+        )
 
     async def close(self) -> None:
         """Stop the process. Open streams end with an error."""
@@ -151,6 +187,7 @@ class EngineProcess:
     def engine_down(self) -> None:
         for name in self._journal.crashed():
             logger.error("Request %s was at work when the engine ended, three times: it is given up.", name)
+            self._deadlines.remove(name)
             self._streams.pop(name).fail(
                 ApiError(
                     "The engine ended each of the three times that it worked on this request, so it is given up.",
@@ -174,17 +211,55 @@ class EngineProcess:
     def _deliver(self, delta: TokenDelta) -> None:
         shown = self._journal.record(delta)
         if shown is not None:
-            self._streams[shown.id].push(shown)
+            stream = self._streams[shown.id]
+            stream.push(shown)
             if shown.finish is not None:
+                self._deadlines.remove(shown.id)
                 del self._streams[shown.id]
+            elif stream.unread >= UNREAD_TOKENS and not stream.paused:
+                self._pause(stream)
+
+    def _pause(self, stream: _Stream) -> None:
+        stream.paused = True
+        told = self._journal.pause(stream.id)
+        if told is not None:
+            self._supervisor.send(Pause(stream.id) if told == "pause" else Abort(stream.id))
+        self._submit_due()
+
+    def reading(self, stream: _Stream) -> None:
+        """The reader of a paused stream has read most of what waited for it."""
+        if stream.id not in self._journal:
+            return
+        stream.paused = False
+        if self._journal.resume(stream.id):
+            self._supervisor.send(Resume(stream.id))
+        else:
+            self._submit_due()
+
+    def _set_timer(self) -> None:
+        """Wake up at the next deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (deadline := self._deadlines.next) is not None:
+            # The event loop's clock is the monotonic one.
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        for name in self._deadlines.due(time.monotonic()):
+            stream = self._streams[name]
+            self.forget(name)
+            stream.push(TokenDelta(id=name, finish="timeout"))
+        self._set_timer()
 
     def _submit_due(self) -> None:
         if self._supervisor.up:
             for request in self._journal.due():
                 self._supervisor.send(Submit(request))
 
-    def _forget(self, request_id: str) -> None:
-        """The reader left before the end."""
+    def forget(self, request_id: str) -> None:
+        """Nobody wants more of a request; unknown ids are ignored."""
+        self._deadlines.remove(request_id)
         if self._streams.pop(request_id, None) is not None and self._journal.remove(request_id):
             self._supervisor.send(Abort(request_id))
             self._submit_due()
@@ -192,9 +267,11 @@ class EngineProcess:
     def _fail(self, reason: str) -> None:
         if self._failure is None:
             self._failure = reason
-        for stream in self._streams.values():
-            stream.fail(engine_failed(reason))
+        for name, stream in self._streams.items():
+            self._deadlines.remove(name)
+            stream.fail(engine_lost(reason))
         self._streams.clear()
+        self._set_timer()
         self._journal.clear()
         self._fail_queries(reason)
 
@@ -208,21 +285,24 @@ class EngineProcess:
     def _require_hope(self) -> None:
         """Raise if there is no engine and none can be expected soon."""
         if self._failure is not None:
-            raise engine_failed(self._failure)
+            raise engine_lost(self._failure)
         if self._supervisor.outage is not None and (seconds := self._supervisor.retry_after) is not None:
             raise engine_failed(self._supervisor.outage, retry_after=max(seconds, 1.0))
 
 
 class _Stream:
-    """Deltas of one sequence; fed by the client, read by one consumer."""
+    """Deltas of one sequence; fed by the client, read by one consumer. ``unread``: tokens that wait for the reader."""
 
-    def __init__(self, request_id: str, forget: Callable[[str], None]) -> None:
-        self._id = request_id
-        self._forget = forget
+    def __init__(self, request_id: str, client: EngineProcess) -> None:
+        self.id = request_id
+        self._client = client
         self._queue: asyncio.Queue[TokenDelta | ApiError] = asyncio.Queue()
         self._done = False
+        self.unread = 0
+        self.paused = False
 
     def push(self, delta: TokenDelta) -> None:
+        self.unread += len(delta.tokens)
         self._queue.put_nowait(delta)
 
     def fail(self, error: ApiError) -> None:
@@ -238,9 +318,12 @@ class _Stream:
         if isinstance(item, ApiError):
             self._done = True
             raise item
+        self.unread -= len(item.tokens)
+        if self.paused and self.unread <= UNREAD_TOKENS // 4:
+            self._client.reading(self)
         self._done = item.finish is not None
         return item
 
     async def aclose(self) -> None:
         self._done = True
-        self._forget(self._id)
+        self._client.forget(self.id)

@@ -43,6 +43,7 @@ class EngineCore:
     """One `step` at a time; every call is made from one thread, but `stats` from any.
 
     Without ``constraints`` grammars are refused. ``vocab_size``: token ids are checked against it; None: they are not.
+    ``clock``: seconds.
     """
 
     def __init__(
@@ -52,23 +53,25 @@ class EngineCore:
         constraints: ConstraintSource | None = None,
         *,
         vocab_size: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
         self._constraints = constraints
         self._vocab_size = vocab_size
+        self._clock = clock
         self._refused: list[TokenDelta] = []
         self._step_seconds = 0.0
-        self._moved = time.monotonic()
+        self._moved = self._clock()
         self._snapshot = scheduler.stats()
 
     def add(self, request: TokenRequest) -> None:
         """Queue a request; one that cannot be queued ends with an error delta in the next step."""
-        self._moved = time.monotonic()
+        self._moved = self._clock()
         try:
             if self._vocab_size is not None:
                 check_request(request, self._vocab_size)
-            self.scheduler.add(request, self._constraint(request))
+            self.scheduler.add(request, self._constraint(request), now=self._moved)
         except ValueError as error:
             self._refused.append(TokenDelta(id=request.id, finish="error", error=str(error), refused=True))
         except QueueFull:
@@ -86,24 +89,34 @@ class EngineCore:
         self.scheduler.abort(request_id)
         self._snapshot = self.scheduler.stats()
 
+    def pause(self, request_id: str) -> None:
+        """Nobody reads a sequence's tokens at the moment."""
+        self.scheduler.pause(request_id)
+        self._snapshot = self.scheduler.stats()
+
+    def resume(self, request_id: str) -> None:
+        """They are read again."""
+        self.scheduler.resume(request_id)
+        self._snapshot = self.scheduler.stats()
+
     @property
     def has_work(self) -> bool:
         return self.scheduler.has_work or bool(self._refused)
 
-    def step(self, starting: Callable[[list[str]], None] | None = None) -> list[TokenDelta]:
+    def step(self, starting: Callable[[list[str], int], None] | None = None) -> list[TokenDelta]:
         """Run one step; returns the new tokens of every sequence that has any.
 
-        ``starting`` is called with the ids of the step's sequences before they run.
+        ``starting`` is called with the ids of the step's sequences and the number of tokens before they run.
         """
-        begun = self._moved = time.monotonic()
+        begun = self._moved = self._clock()
         deltas, self._refused = self._refused, []
-        chunks = self.scheduler.schedule()
+        chunks = self.scheduler.schedule(begun)
         self._snapshot = self.scheduler.stats()
         if chunks:
             if starting is not None:
-                starting([chunk.sequence.id for chunk in chunks])
+                starting([chunk.sequence.id for chunk in chunks], sum(chunk.count for chunk in chunks))
             deltas += self._run(chunks)
-        self._moved = time.monotonic()
+        self._moved = self._clock()
         self._step_seconds += self._moved - begun
         self._snapshot = self.scheduler.stats()
         return deltas
@@ -115,7 +128,7 @@ class EngineCore:
             if len(chunks) == 1:
                 return self.scheduler.fail(chunks, _told(error))
             return [delta for chunk in chunks for delta in self._run([chunk])]
-        return self.scheduler.commit(chunks, sampled)
+        return self.scheduler.commit(chunks, sampled, self._clock())
 
     def stats(self) -> EngineStats:
         """Counts as they were when the last command or step began or ended; the times are of now."""
@@ -123,7 +136,7 @@ class EngineCore:
             self._snapshot,
             native_seconds=self.runner.native_seconds,
             step_seconds=self._step_seconds,
-            idle_seconds=time.monotonic() - self._moved,
+            idle_seconds=self._clock() - self._moved,
         )
 
 

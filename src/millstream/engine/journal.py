@@ -13,6 +13,7 @@ causes is met again at the same place; the same number of tokens clears it betwe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +26,17 @@ CLEARING_TOKENS = 16
 class Entry:
     """One open request. ``output`` is what its reader was given, at most ``request.max_tokens`` tokens."""
 
-    __slots__ = ("accepted", "cached_tokens", "crash_length", "crashes", "output", "request", "scored", "submitted")
+    __slots__ = (
+        "accepted",
+        "cached_tokens",
+        "crash_length",
+        "crashes",
+        "output",
+        "paused",
+        "request",
+        "scored",
+        "submitted",
+    )
 
     def __init__(self, request: TokenRequest) -> None:
         self.request = request
@@ -37,6 +48,8 @@ class Entry:
         self.submitted = False
         """Whether the present engine process was given the request; ``accepted``: whether it said that it took it."""
         self.accepted = False
+        self.paused = False
+        """Whether its reader has stopped reading."""
         self.crashes = 0
         """Crashed batches that it was in, since it was last cleared; ``crash_length``: its output at the last."""
         self.crash_length = 0
@@ -56,7 +69,8 @@ class Journal:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._batch: list[str] = []
-        self._held = 0
+        self._working: set[str] = set()
+        self._held: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -67,7 +81,7 @@ class Journal:
     @property
     def busy(self) -> bool:
         """Whether the engine has something to do."""
-        return len(self._entries) > self._held
+        return bool(self._working)
 
     @property
     def begun(self) -> int:
@@ -75,40 +89,72 @@ class Journal:
         return sum(entry.cached_tokens is not None for entry in self._entries.values())
 
     @property
-    def held(self) -> bool:
-        """Whether requests wait that the engine does not know of."""
-        return self._held > 0
+    def held(self) -> int:
+        """Requests that the engine does not know of, but would be given if it were not for suspects."""
+        return len(self._held)
+
+    @property
+    def resting(self) -> int:
+        """Requests that the engine does not know of and whose readers have stopped reading."""
+        return sum(entry.paused and not entry.submitted for entry in self._entries.values())
 
     def add(self, request: TokenRequest) -> None:
         """A new request; `due` will give it out."""
-        self._entries[request.id] = Entry(request)
-        self._held += 1
+        self._place(Entry(request))
 
     def remove(self, request_id: str) -> bool:
         """Forget a request; whether the engine knows of it."""
         entry = self._entries.pop(request_id, None)
-        if entry is None:
-            return False
-        self._held -= not entry.submitted
-        return entry.submitted
+        self._working.discard(request_id)
+        self._held.discard(request_id)
+        return entry is not None and entry.submitted
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
+        self._working.clear()
+        self._held.clear()
         self._batch = []
-        self._held = 0
+
+    def pause(self, request_id: str) -> Literal["pause", "abort"] | None:
+        """The reader of a request has stopped reading; returns what to tell the engine. A suspect is taken from it, so
+        that others need not wait for the end of its trial."""
+        entry = self._entries[request_id]
+        known, entry.paused = entry.submitted, True
+        if entry.suspected:
+            entry.submitted = entry.accepted = False
+        self._place(entry)
+        if not known:
+            return None
+        return "pause" if entry.submitted else "abort"
+
+    def resume(self, request_id: str) -> bool:
+        """The reader reads again; whether the engine knows of the request, else `due` will give it out."""
+        entry = self._entries[request_id]
+        entry.paused = False
+        self._place(entry)
+        return entry.submitted
 
     def due(self) -> Iterator[TokenRequest]:
         """What the engine is to be given now; each is taken as submitted when it is yielded."""
-        entries = list(self._entries.values())
+        entries = [entry for entry in self._entries.values() if not entry.paused]
         suspects = [entry for entry in entries if entry.suspected]
         if any(entry.submitted for entry in suspects):
             return
         for entry in suspects[:1] or entries:
             if not entry.submitted:
                 entry.submitted = True
-                self._held -= 1
+                self._place(entry)
                 yield entry.resumption()
+
+    def _place(self, entry: Entry) -> None:
+        """Put an entry where its flags say."""
+        name = entry.request.id
+        self._entries[name] = entry
+        self._working.discard(name)
+        self._held.discard(name)
+        if not entry.paused:
+            (self._working if entry.submitted else self._held).add(name)
 
     def accepted(self, request_id: str) -> None:
         """The engine took a request."""
@@ -130,7 +176,7 @@ class Journal:
         entry.output += delta.tokens
         entry.scored += len(delta.prompt_logprobs)
         if delta.finish is not None:
-            del self._entries[delta.id]
+            self.remove(delta.id)
         elif entry.crashes and len(entry.output) >= entry.crash_length + CLEARING_TOKENS:
             entry.crashes = 0
         if entry.cached_tokens is None:
@@ -149,11 +195,11 @@ class Journal:
         self._blame([entry for entry in blamed if entry.suspected] or blamed)
         for entry in self._entries.values():
             entry.submitted = entry.accepted = False
+            self._place(entry)
         self._batch = []
         given_up = [name for name, entry in self._entries.items() if entry.crashes > SUSPECT_CRASHES]
         for name in given_up:
-            del self._entries[name]
-        self._held = len(self._entries)
+            self.remove(name)
         return given_up
 
     @staticmethod

@@ -20,11 +20,21 @@ class Abort(msgspec.Struct, frozen=True, tag="abort", array_like=True):
     request_id: str
 
 
+class Pause(msgspec.Struct, frozen=True, tag="pause", array_like=True):
+    """Nobody reads a request's tokens at the moment: it makes no more of them until `Resume`."""
+
+    request_id: str
+
+
+class Resume(msgspec.Struct, frozen=True, tag="resume", array_like=True):
+    request_id: str
+
+
 class StatsQuery(msgspec.Struct, frozen=True, tag="stats?", array_like=True):
     serial: int
 
 
-Command = Submit | Abort | StatsQuery
+Command = Submit | Abort | Pause | Resume | StatsQuery
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", array_like=True):
@@ -47,9 +57,11 @@ class Accepted(msgspec.Struct, frozen=True, tag="accepted", array_like=True):
 
 class Batch(msgspec.Struct, frozen=True, tag="batch", array_like=True):
     """The sequences of the step that begins now, sent when they are others than before: if the process dies in a step,
-    one of them may be the cause."""
+    one of them may be the cause. ``tokens``: how many the step runs, by which its duration is judged; an upper
+    bound that is exact within a factor of two."""
 
     request_ids: list[str]
+    tokens: int = 0
 
 
 class Step(msgspec.Struct, frozen=True, tag="step", array_like=True):

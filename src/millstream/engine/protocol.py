@@ -11,10 +11,16 @@ from typing import Literal, Protocol
 
 import msgspec
 
-TokenFinish = Literal["stop", "length", "error"]
+TokenFinish = Literal["stop", "length", "timeout", "error"]
 
 Pooling = Literal["mean", "cls", "last"]
 """How the hidden states of a text become one vector: their mean, that of the first token, or that of the last."""
+
+
+WaitReason = Literal["step_budget", "max_sequences", "kv_cache", "shared_prefix", "paused_reader", "suspected"]
+"""Why a sequence does not advance: the tokens of the step went to others; every place in the batch is taken; there are
+not enough free KV blocks; another sequence computes its prefix at the moment; its reader has stopped reading; it may
+have ended the engine and waits for its trial, or for that of another."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
@@ -60,6 +66,8 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     ``prompt_logprobs``: the prompt's own log probabilities are wanted, with so many alternatives per token (None: they
     are not); ``max_tokens`` may then be 0. ``scored``: how many of them an earlier run of the same request reported;
     these are not reported again.
+    ``priority``: lower is served first. ``deadline``: by the machine's monotonic clock, in seconds; the sequence ends
+    then (finish ``timeout``) wherever it is. ``speculation``: tokens may be drafted; it changes none.
     """
 
     id: str
@@ -77,6 +85,8 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     prompt_logprobs: int | None = None
     scored: int = 0
     thinking: ThinkingBudget | None = None
+    deadline: float | None = None
+    speculation: bool = True
 
     @property
     def only_read(self) -> bool:
@@ -102,6 +112,7 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``prompt_logprobs``: if the request asked, of the prompt tokens that come next, beginning with the second: nothing
     precedes the first. All of them come before or with the first generated token.
     ``embedding``: on the last delta of a request with ``pooling``, little-endian float32 [hidden size], not normalised.
+    ``drafted``: tokens that were tried ahead in this step, ``accepted``: those of them that were right.
     """
 
     id: str
@@ -113,6 +124,8 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     refused: bool = False
     embedding: bytes | None = None
     prompt_logprobs: list[TokenAlternatives] = []
+    drafted: int = 0
+    accepted: int = 0
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -135,13 +148,15 @@ class EngineStats(msgspec.Struct, frozen=True):
     """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, and ``idle_seconds``: for
     how long the step that runs has been running, else how long ago the engine last did anything.
 
+    ``waits``: how many sequences did not advance in the last step, by the `WaitReason`.
+
     ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
     other counts begin anew with each process.
     """
 
     running: int = 0
     waiting: int = 0
-    wait_reason: str | None = None
+    waits: dict[str, int] = {}
     kv_blocks_used: int = 0
     kv_blocks_total: int = 0
     steps: int = 0
@@ -149,6 +164,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     generated_tokens: int = 0
     cached_tokens: int = 0
     preemptions: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
     native_seconds: float = 0.0
     step_seconds: float = 0.0
     idle_seconds: float = 0.0

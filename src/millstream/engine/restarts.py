@@ -8,14 +8,17 @@ import msgspec
 class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds.
 
-    ``step_deadline``: an engine that has work and says nothing for this long is hung; it must be longer than the
-    longest step. ``start_deadline``: the model must be loaded within, when the process is started again.
+    ``step_deadline``: an engine that has work and says nothing for this long is hung, whatever it does; it must be
+    longer than the longest step. ``step_floor``: once steps have been measured, silence that is long beside them is
+    enough, but never less than this. ``start_deadline``: the model must be loaded within, when the process is started
+    again.
     ``start_failures``: after this many in a row there are no more attempts. ``first_delay``: pause after the first
     failed start; it doubles with each further one, up to ``longest_delay``. ``settled``: a process that was ready for
     this long, or that did any work, has not failed to start.
     """
 
     step_deadline: float = 60.0
+    step_floor: float = 15.0
     start_deadline: float = 600.0
     start_failures: int = 5
     first_delay: float = 0.5
@@ -55,6 +58,35 @@ class RestartPolicy:
         return min(self._supervision.first_delay * 2.0 ** (self.failures - 1), self._supervision.longest_delay)
 
 
+class StepTimes:
+    """What steps took, and how long one may take before the engine counts as hung.
+
+    A step is held against the slowest rate of the last steps, times `MARGIN`: a chunk far into a long context, or a
+    machine that others use too, takes several times longer than the same number of tokens otherwise.
+    """
+
+    MARGIN = 20.0
+    DECAY = 0.98
+    LEAST_STEPS = 16
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+        self._steps = 0
+        self._slowest = 0.0
+
+    def ran(self, tokens: int, seconds: float) -> None:
+        """A step with so many tokens took so long."""
+        self._steps += 1
+        self._slowest = max(seconds / max(tokens, 1), self.DECAY * self._slowest)
+
+    def deadline(self, tokens: int) -> float:
+        """Seconds of silence after which a step with so many tokens has no end."""
+        if self._steps < self.LEAST_STEPS:
+            return self._supervision.step_deadline
+        allowed = max(self._supervision.step_floor, self.MARGIN * self._slowest * tokens)
+        return min(allowed, self._supervision.step_deadline)
+
+
 class Watchdog:
     """Notices an engine that has work and says nothing.
 
@@ -62,17 +94,19 @@ class Watchdog:
     kept from running, the time is not held against the engine.
     """
 
+    LONGEST_INTERVAL = 1.0
     TICKS = 20
 
-    def __init__(self, deadline: float) -> None:
-        self.interval = deadline / self.TICKS
+    def __init__(self, supervision: Supervision) -> None:
+        shortest = min(supervision.step_deadline, supervision.step_floor)
+        self.interval = min(shortest / self.TICKS, self.LONGEST_INTERVAL)
         self._silent = 0
 
     def heard(self) -> None:
         """A message came."""
         self._silent = 0
 
-    def tick(self, *, busy: bool) -> bool:
+    def tick(self, *, busy: bool, deadline: float) -> bool:
         """To be called every ``interval``; whether the engine is hung. ``busy``: an answer is due."""
         self._silent = self._silent + 1 if busy else 0
-        return self._silent > self.TICKS
+        return self._silent * self.interval > deadline

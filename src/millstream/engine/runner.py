@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -34,19 +34,21 @@ class NativeRunner:
         hidden_size: int,
         step_tokens: int,
         max_sequences: int,
+        max_rows: int,
         max_blocks: int,
     ) -> None:
+        """``max_rows``: rows that are sampled in one step at most."""
         self._model = model
         self._tokens = np.zeros(step_tokens, np.int32)
         self._starts = np.zeros(max_sequences + 1, np.int32)
         self._positions = np.zeros(max_sequences, np.int32)
         self._tables = np.full((max_sequences, max_blocks), -1, np.int32)
-        self._rows = np.zeros(max_sequences, np.int32)
-        self._sampling = _SamplingArrays(max_sequences, vocab_size)
-        self._out_tokens = np.zeros(max_sequences, np.int32)
-        self._out_logprobs = np.zeros(max_sequences, np.float32)
-        self._top_ids = np.zeros((max_sequences, MAX_LOGPROBS), np.int32)
-        self._top_logprobs = np.zeros((max_sequences, MAX_LOGPROBS), np.float32)
+        self._rows = np.zeros(max_rows, np.int32)
+        self._sampling = _SamplingArrays(max_rows, vocab_size)
+        self._out_tokens = np.zeros(max_rows, np.int32)
+        self._out_logprobs = np.zeros(max_rows, np.float32)
+        self._top_ids = np.zeros((max_rows, MAX_LOGPROBS), np.int32)
+        self._top_logprobs = np.zeros((max_rows, MAX_LOGPROBS), np.float32)
         self._hidden_size = hidden_size
         self._native_seconds = 0.0
 
@@ -57,7 +59,7 @@ class NativeRunner:
     def execute(self, chunks: list[Chunk]) -> Sampled:
         """Run every chunk and sample after those that ask for it."""
         total = self._place(chunks)
-        sampling = [chunk.sequence for chunk in chunks if chunk.sample]
+        sampling = [SampledRow(chunk.sequence, chunk.draft[:ahead]) for chunk in chunks for ahead in range(chunk.rows)]
         rows = len(sampling)
         batch = self._sampling.fill(sampling)
         out = SampleOutput(
@@ -87,7 +89,7 @@ class NativeRunner:
         self._native_seconds += time.perf_counter() - begun
         return Sampled(
             tokens=self._out_tokens[:rows].tolist(),
-            logprobs=[self._alternatives(row, sequence) for row, sequence in enumerate(sampling)],
+            logprobs=[self._alternatives(row, each.sequence) for row, each in enumerate(sampling)],
             hidden=_split(hidden, [chunk.hidden for chunk in chunks if chunk.hidden]),
             scores=scoring.results() if scoring is not None else [],
         )
@@ -111,12 +113,12 @@ class NativeRunner:
             if chunk.count == 1:
                 self._tokens[at] = sequence.tokens[chunk.start]
             else:
-                self._tokens[at:end] = sequence.tokens[chunk.start : chunk.start + chunk.count]
+                self._tokens[at:end] = chunk.tokens
             self._positions[index] = chunk.start
             self._tables[index, : len(sequence.blocks)] = sequence.blocks
             self._tables[index, len(sequence.blocks) :] = -1
-            if chunk.sample:
-                self._rows[row] = end - 1
+            for sampled in range(end - chunk.rows, end):
+                self._rows[row] = sampled
                 row += 1
             at = end
             self._starts[index + 1] = at
@@ -131,6 +133,32 @@ class NativeRunner:
             top_ids=self._top_ids[row, :count].tolist(),
             top_logprobs=self._top_logprobs[row, :count].tolist(),
         )
+
+
+class SampledRow(NamedTuple):
+    """A row whose next token is drawn: that of a sequence after its tokens and some more, ``ahead``."""
+
+    sequence: Sequence
+    ahead: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> dict[int, int] | None:
+        """As `Sequence.counts`, with what is ahead."""
+        counts = self.sequence.counts
+        if counts is None or not self.ahead:
+            return counts
+        counts = dict(counts)
+        for token in self.ahead:
+            counts[token] = counts.get(token, 0) + 1
+        return counts
+
+    @property
+    def bias(self) -> dict[int, float]:
+        """Logit biases of the next token; stop tokens are banned while the answer is too short."""
+        request = self.sequence.request
+        if self.sequence.output_length + len(self.ahead) < request.min_tokens:
+            return request.sampling.logit_bias | dict.fromkeys(request.stop_ids, _BANNED)
+        return request.sampling.logit_bias
 
 
 class _SamplingArrays:
@@ -155,25 +183,25 @@ class _SamplingArrays:
         self._bias_starts = np.zeros(max_rows + 1, np.int32)
         self._history_starts = np.zeros(max_rows + 1, np.int32)
 
-    def fill(self, sequences: list[Sequence]) -> SamplingBatch:
-        """The batch of these sequences, one row each."""
+    def fill(self, sampled: list[SampledRow]) -> SamplingBatch:
+        """The batch of these rows."""
         bias_ids: list[int] = []
         bias_values: list[float] = []
         history_ids: list[int] = []
         history_counts: list[int] = []
-        self._fill_masks(sequences)
-        for row, sequence in enumerate(sequences):
-            self._set_row(row, sequence)
-            bias = _bias(sequence)
+        self._fill_masks(sampled)
+        for row, each in enumerate(sampled):
+            self._set_row(row, each)
+            bias = each.bias
             if bias:
                 bias_ids += bias.keys()
                 bias_values += bias.values()
-            if sequence.counts is not None:
-                history_ids += sequence.counts.keys()
-                history_counts += sequence.counts.values()
+            if (counts := each.counts) is not None:
+                history_ids += counts.keys()
+                history_counts += counts.values()
             self._bias_starts[row + 1] = len(bias_ids)
             self._history_starts[row + 1] = len(history_ids)
-        rows = len(sequences)
+        rows = len(sampled)
         return SamplingBatch(
             temperature=self._temperature[:rows],
             top_k=self._top_k[:rows],
@@ -196,9 +224,9 @@ class _SamplingArrays:
             history_counts=np.array(history_counts, np.int32),
         )
 
-    def _fill_masks(self, sequences: list[Sequence]) -> None:
+    def _fill_masks(self, sampled: list[SampledRow]) -> None:
         count = 0
-        for row, sequence in enumerate(sequences):
+        for row, (sequence, _) in enumerate(sampled):
             if sequence.constraint is None:
                 self._mask_rows[row] = -1
                 continue
@@ -208,7 +236,8 @@ class _SamplingArrays:
             self._mask_rows[row] = count
             count += 1
 
-    def _set_row(self, row: int, sequence: Sequence) -> None:
+    def _set_row(self, row: int, each: SampledRow) -> None:
+        sequence, ahead = each
         params = sequence.request.sampling
         self._temperature[row] = params.temperature
         self._top_k[row] = params.top_k
@@ -219,18 +248,10 @@ class _SamplingArrays:
         self._frequency[row] = params.frequency_penalty
         self._seed[row] = params.seed
         self._choice[row] = sequence.request.choice
-        self._position[row] = len(sequence.tokens)
+        self._position[row] = len(sequence.tokens) + len(ahead)
         self._logprobs[row] = -1 if params.logprobs is None else params.logprobs
 
 
 def _split(rows: NDArray[np.float32], counts: list[int]) -> list[NDArray[np.float32]]:
     """Consecutive runs of rows."""
     return np.split(rows, np.cumsum(counts)[:-1]) if counts else []
-
-
-def _bias(sequence: Sequence) -> dict[int, float]:
-    """Logit biases of the next token; stop tokens are banned while the answer is too short."""
-    request = sequence.request
-    if sequence.output_length < request.min_tokens:
-        return request.sampling.logit_bias | dict.fromkeys(request.stop_ids, _BANNED)
-    return request.sampling.logit_bias

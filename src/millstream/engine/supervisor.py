@@ -11,9 +11,9 @@ import msgspec
 
 from millstream.engine.config import EngineConfig
 from millstream.engine.connection import EngineConnection, EngineStartError
-from millstream.engine.messages import Command, Event, StatsReply
+from millstream.engine.messages import Batch, Command, Event, StatsReply, Step
 from millstream.engine.protocol import EngineInfo
-from millstream.engine.restarts import RestartPolicy, Supervision, Watchdog
+from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
 
 logger = logging.getLogger("millstream.engine")
 
@@ -50,7 +50,11 @@ class Supervisor:
         self._client = client
         self._supervision = supervision
         self._policy = RestartPolicy(supervision)
-        self._watchdog = Watchdog(supervision.step_deadline)
+        self._watchdog = Watchdog(supervision)
+        self._times = StepTimes(supervision)
+        self._step_tokens = 0
+        self._step_begun = 0.0
+        self._clock = asyncio.get_running_loop().time
         self._connection: EngineConnection | None = None
         self._info: EngineInfo | None = None
         self._ready_at = 0.0
@@ -121,7 +125,18 @@ class Supervisor:
         self._worked = True
         if not isinstance(event, StatsReply):  # it comes from another thread than the steps, which may hang
             self._watchdog.heard()
+        self._measure(event)
         self._client.engine_event(event)
+
+    def _measure(self, event: Event) -> None:
+        """Steps follow each other without a pause while there is work; the first is announced."""
+        if isinstance(event, Batch):
+            self._step_tokens = event.tokens
+            self._step_begun = self._clock()
+        elif isinstance(event, Step):
+            now = self._clock()
+            self._times.ran(self._step_tokens, now - self._step_begun)
+            self._step_begun = now
 
     async def _supervise(self) -> None:
         try:
@@ -137,8 +152,9 @@ class Supervisor:
         assert connection is not None
         while not connection.ended.done():
             await asyncio.wait([connection.ended], timeout=self._watchdog.interval)
-            if self._watchdog.tick(busy=self._client.expects_answer) and connection.alive:
-                connection.kill(f"no sign of life for {self._supervision.step_deadline:g} s")
+            deadline = self._times.deadline(self._step_tokens)
+            if self._watchdog.tick(busy=self._client.expects_answer, deadline=deadline) and connection.alive:
+                connection.kill(f"no sign of life for {deadline:.3g} s")
                 await connection.wait()
         ready_seconds = asyncio.get_running_loop().time() - self._ready_at
         self._policy.ended(ready_seconds=ready_seconds, worked=self._worked)

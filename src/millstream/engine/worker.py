@@ -26,7 +26,9 @@ from millstream.engine.messages import (
     Command,
     Event,
     FrameReader,
+    Pause,
     Ready,
+    Resume,
     StartFailed,
     StatsQuery,
     StatsReply,
@@ -36,7 +38,8 @@ from millstream.engine.messages import (
     frame,
 )
 from millstream.engine.protocol import EngineInfo
-from millstream.scheduler.scheduler import Scheduler, SchedulerConfig
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             model_file,
             kv_blocks=blocks,
             max_tokens=config.step_tokens,
-            max_rows=config.max_sequences,
+            max_rows=max(config.max_sequences, DRAFT_ROWS),
             threads=config.threads,
         )
     scheduler = Scheduler(
@@ -90,6 +93,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         hidden_size=spec.hidden,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
+        max_rows=max(config.max_sequences, DRAFT_ROWS),
         max_blocks=-(-context // BLOCK_SIZE),
     )
     info = EngineInfo(
@@ -116,7 +120,8 @@ class Worker:
         self._connection = connection
         self._core = core
         self._batch: list[str] = []
-        self._inbox: SimpleQueue[Submit | Abort | None] = SimpleQueue()
+        self._tokens = 0
+        self._inbox: SimpleQueue[Submit | Abort | Pause | Resume | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
         self._received = self._added = 0
@@ -129,15 +134,17 @@ class Worker:
             if self._core.has_work:
                 self._send(Step(self._core.step(self._announce)))
 
-    def _announce(self, batch: list[str]) -> None:
+    def _announce(self, batch: list[str], tokens: int) -> None:
         """Tell who is in the step that begins, before it can do harm."""
-        if batch != self._batch:
-            self._batch = batch
-            self._send(Batch(batch))
+        if batch != self._batch or not self._tokens <= 2 * tokens <= 2 * self._tokens:
+            self._batch, self._tokens = batch, tokens
+            self._send(Batch(batch, tokens))
 
     def _take_commands(self) -> bool:
         """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
         wait = not self._core.has_work
+        if wait:
+            self._batch = []  # the next step is announced whatever it is, as it is measured from then on
         # Not more than are there now: whoever sends without pause must not keep the core from its steps.
         for _ in range(max(self._inbox.qsize(), 1)):
             try:
@@ -150,8 +157,12 @@ class Worker:
                 self._core.add(command.request)
                 self._added += 1
                 self._send(Accepted(command.request.id))
-            else:
+            elif isinstance(command, Abort):
                 self._core.abort(command.request_id)
+            elif isinstance(command, Pause):
+                self._core.pause(command.request_id)
+            else:
+                self._core.resume(command.request_id)
             wait = False
         return True
 

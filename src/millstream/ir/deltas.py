@@ -39,12 +39,15 @@ class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts of one choice. ``prompt_tokens`` includes ``cached_tokens``, ``completion_tokens`` includes
-    ``reasoning_tokens``; over several choices each prompt counts once."""
+    ``reasoning_tokens``; over several choices each prompt counts once. ``drafted_tokens`` were tried ahead by
+    speculation, ``accepted_tokens`` of them were right."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:

@@ -97,6 +97,15 @@ def overloaded(message: str, *, retry_after: float) -> ApiError:
     return ApiError(message, type="rate_limit_exceeded", code="queue_full", status=429, retry_after=retry_after)
 
 
+ENGINE_LOST = "engine_lost"
+"""Code of the failure after which there will be no engine any more."""
+
+
+def engine_lost(message: str) -> ApiError:
+    """A 503: there is no engine, and there will be none."""
+    return ApiError(message, type="server_error", code=ENGINE_LOST, status=503)
+
+
 def engine_failed(message: str, *, retry_after: float | None = None) -> ApiError:
     """A 503: the engine is not there or failed while it worked on the request."""
     return ApiError(message, type="server_error", code="engine_error", status=503, retry_after=retry_after)

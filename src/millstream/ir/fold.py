@@ -106,6 +106,8 @@ class UsageCounter:
             completion_tokens=sum(usage.completion_tokens for usage in self._final.values()),
             cached_tokens=sum(prompt.cached_tokens for prompt in prompts),
             reasoning_tokens=sum(usage.reasoning_tokens for usage in self._final.values()),
+            drafted_tokens=sum(usage.drafted_tokens for usage in self._final.values()),
+            accepted_tokens=sum(usage.accepted_tokens for usage in self._final.values()),
         )
 
     @property

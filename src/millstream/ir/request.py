@@ -92,6 +92,22 @@ class Output(msgspec.Struct, frozen=True):
     token_ids: bool = False
 
 
+PRIORITY_RANGE = (-100, 100)
+"""Classes that a request may name."""
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request is served; nothing of it changes a token of the answer.
+
+    ``priority``: lower is served first. ``timeout``: seconds after which the answer ends; None: never. ``speculation``:
+    whether tokens may be drafted from what was read and written.
+    """
+
+    priority: int = 0
+    timeout: float | None = None
+    speculation: bool = True
+
+
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to be continued by ``n`` independent choices. ``reasoning_budget``: tokens after which the
     reasoning at the beginning of an answer is ended; None: it takes what it takes."""
@@ -109,7 +125,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_budget: int | None = None
     n: int = 1
     tenant: str = ""
-    priority: int = 0
+    service: Service = Service()
 
     @property
     def choices(self) -> int:
@@ -134,7 +150,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     output: Output = Output()
     n: int = 1
     tenant: str = ""
-    priority: int = 0
+    service: Service = Service()
 
     @property
     def choices(self) -> int:
@@ -149,7 +165,7 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[str | tuple[int, ...], ...]
     dimensions: int | None = None
     tenant: str = ""
-    priority: int = 0
+    service: Service = Service()
 
 
 Request = ChatRequest | CompletionRequest

@@ -100,6 +100,7 @@ class ChoiceDecoder:
         self._one_call_done = False
         self._unsettled = 0
         self._reasoning_tokens = 0
+        self._drafted = self._accepted = 0
         self._shown: list[str] = []
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
@@ -127,6 +128,8 @@ class ChoiceDecoder:
         return out
 
     def _step(self, step: TokenDelta) -> None:
+        self._drafted += step.drafted
+        self._accepted += step.accepted
         for index, token in enumerate(step.tokens):
             if self._want_ids:
                 self._ids.append(token)
@@ -141,7 +144,7 @@ class ChoiceDecoder:
             self._show()
             self._fail(step)
         else:
-            self._finish(step.finish)
+            self._finish("length" if step.finish == "timeout" else step.finish)
 
     def _take(self, token: int) -> bool:
         """One token through all stages; True if it ended the choice."""
@@ -248,7 +251,14 @@ class ChoiceDecoder:
         if reason == "stop" and self._calls:
             reason = "tool_calls"
         self.finished = True
-        usage = Usage(self._prompt_tokens, self._count, self._cached_tokens, self._reasoning_tokens)
+        usage = Usage(
+            self._prompt_tokens,
+            self._count,
+            self._cached_tokens,
+            self._reasoning_tokens,
+            self._drafted,
+            min(self._accepted, self._count),  # a stop string may have cut the last step
+        )
         ids, logprobs = self._take_ids(), self._take_logprobs()
         self._out.append(Finish(reason, usage, self._choice, ids, logprobs, self._matcher.matched))
 

@@ -17,6 +17,7 @@ from millstream.ir.request import EmbeddingRequest
 from millstream.models.interfaces import Tokenizer
 from millstream.pipeline.bounds import LengthBound
 from millstream.pipeline.prompts import PromptReader, Wire
+from millstream.pipeline.timeouts import deadline_of, timed_out
 
 _IN_FLIGHT = 32
 """Inputs of one request that are in the engine at a time: enough to fill its steps, few enough to leave room in its
@@ -68,6 +69,7 @@ class Embedder:
     async def _vectors(self, request: EmbeddingRequest, prompts: Sequence[list[int]], pooling: Pooling) -> list[bytes]:
         """Pooled states in order; inputs are queued a few ahead of the one that is waited for."""
         identity = uuid.uuid4().hex
+        deadline = deadline_of(request.service)
         streams: deque[TokenStream] = deque()
         vectors: list[bytes] = []
 
@@ -85,7 +87,8 @@ class Embedder:
                     sampling=SamplingParams(),
                     max_tokens=0,
                     tenant=request.tenant,
-                    priority=request.priority,
+                    priority=request.service.priority,
+                    deadline=deadline,
                     pooling=pooling,
                 )
                 while True:
@@ -108,6 +111,8 @@ async def _pooled(stream: TokenStream) -> bytes:
     async for delta in stream:
         if delta.finish == "error":
             raise engine_failed(f"The engine failed: {delta.error}.")
+        if delta.finish == "timeout":
+            raise timed_out()
         if delta.finish is not None and delta.embedding is not None:
             return delta.embedding
     raise engine_failed("The engine ended the request without a vector.")

@@ -12,6 +12,7 @@ from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelt
 from millstream.ir.deltas import Delta
 from millstream.ir.errors import invalid
 from millstream.ir.request import CompletionRequest, Request, Sampling
+from millstream.pipeline.timeouts import deadline_of
 
 
 class Decoder(Protocol):
@@ -86,6 +87,7 @@ def token_requests(
     """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
     sampling = request.sampling
     identity = uuid.uuid4().hex
+    deadline = deadline_of(request.service)
     stop_ids = tuple(sorted(ends | set(sampling.stop_token_ids)))
     return [
         TokenRequest(
@@ -97,7 +99,9 @@ def token_requests(
             stop_ids=stop_ids,
             choice=choice,
             tenant=request.tenant,
-            priority=request.priority,
+            priority=request.service.priority,
+            deadline=deadline,
+            speculation=request.service.speculation,
             grammar=grammar,
             prompt_logprobs=prompt_logprobs,
             thinking=thinking,

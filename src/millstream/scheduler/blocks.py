@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from hashlib import blake2b
 
@@ -72,23 +73,15 @@ class BlockPool:
                 else:
                     self._reusable[block] = None
 
-    def match(self, tenant: str, tokens: SequenceOf[int]) -> tuple[list[int], bytes]:
-        """Longest run of cached blocks that ``tokens`` starts with, and the digest of its chain.
-
-        The last token is never covered, because a sequence must run at least one token to have logits. Takes no
-        reference: `hold` does.
-        """
+    def match(self, digests: Iterable[bytes]) -> list[int]:
+        """Blocks of the longest cached run that a chain of digests begins with. Takes no reference: `hold` does."""
         blocks: list[int] = []
-        digest = root_digest(tenant)
-        size = self.block_size
-        for end in range(size, len(tokens), size):
-            following = chain_digest(digest, tokens[end - size : end])
-            block = self._cache.get(following)
+        for digest in digests:
+            block = self._cache.get(digest)
             if block is None:
                 break
             blocks.append(block)
-            digest = following
-        return blocks, digest
+        return blocks
 
     def held(self, blocks: list[int]) -> int:
         """How many of these blocks are in use by some sequence (and so are not counted in `available`)."""

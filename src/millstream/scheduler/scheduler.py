@@ -1,56 +1,64 @@
 """Continuous batching: which tokens run in the next step, and what became of those that ran.
 
-No I/O and no clock: `schedule` picks the work of one step, the caller runs it, `commit` takes the sampled tokens.
-The rule, in order: every decoding sequence gets its one token; the rest of the budget goes to prompts, oldest first, in
-chunks; new sequences are admitted while blocks, places and budget last. A decode that finds no block takes the place of
-the sequence served last, which is put back in the queue and computed again later.
+No I/O and no clock: `schedule` picks the work of one step, the caller runs it, `commit` takes the sampled tokens; both
+are told what time it is. The rule, in order: every decoding sequence gets its one token; the rest of the budget goes
+to prompts, in the turns of `millstream.scheduler.policy`, and a waiting sequence enters the batch at its turn if there
+is a place and if its blocks are free. A decode that finds no block takes those of the sequence that is protected least,
+which is put back in the queue and computed again later.
 """
 
 from __future__ import annotations
 
-import logging
-from bisect import insort
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenFinish, TokenRequest
-from millstream.scheduler.blocks import BlockPool, chain_digest
+from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenRequest, WaitReason
+from millstream.scheduler.outcome import Outcome, take
+from millstream.scheduler.pace import Pace
+from millstream.scheduler.places import Places, SchedulerConfig
+from millstream.scheduler.policy import QUANTUM, Turns
 from millstream.scheduler.sequence import NO_POSITIONS, Constraint, Sequence
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-log = logging.getLogger(__name__)
+DRAFT_ROWS = 16
+"""Rows of a step with drafts, over all sequences: more would cost more than they are likely to bring."""
 
-
-class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue."""
-
-    kv_blocks: int
-    block_size: int
-    step_tokens: int = 256
-    max_sequences: int = 64
-    max_waiting: int = 256
-    prefix_cache: bool = True
+_MOST_FAILURES = 8
+"""Sequences that are tried in one step although there are too few blocks."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
     """Work of one sequence in one step: its tokens from ``start`` on, ``count`` of them. ``sample``: the last one's
-    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted. ``score``: positions whose
-    logits tell the log probability of the token that follows, which is known."""
+    logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted. ``draft``: the last tokens of
+    the chunk, which the sequence does not have yet; logits of the token before them and of each are then drawn from.
+    ``score``: positions whose logits tell the log probability of the token that follows, which is known."""
 
     sequence: Sequence
     start: int
     count: int
     sample: bool
     hidden: int = 0
+    draft: tuple[int, ...] = ()
     score: range = NO_POSITIONS
+
+    @property
+    def rows(self) -> int:
+        """Number of its last rows that are sampled."""
+        return 1 + len(self.draft) if self.sample else 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """What runs."""
+        held = self.sequence.tokens[self.start : self.start + self.count - len(self.draft)]
+        return [*held, *self.draft]
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What a step drew: for each chunk with ``sample``, in order, a token and, if asked for, its log probabilities; for
+    """What a step drew: for each sampled row, in order, a token and, if asked for, its log probabilities; for
     each chunk with ``hidden``, in order, these rows [hidden, hidden size]; for each chunk with ``score``, in order, the
     log probabilities of the tokens that follow these positions."""
 
@@ -69,18 +77,16 @@ class Scheduler:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
-        self.pool = BlockPool(config.kv_blocks, config.block_size)
-        self.running: list[Sequence] = []
-        self.waiting: list[Sequence] = []
-        self.wait_reason: str | None = None
+        self._places = Places(config)
+        self._pace = Pace(config.step_seconds, config.step_tokens)
+        self._begun = 0.0
         self._arrivals = 0
         self._steps = 0
-        self._prompt_tokens = 0
         self._generated_tokens = 0
-        self._cached_tokens = 0
-        self._preemptions = 0
+        self._draft_tokens = 0
+        self._accepted_tokens = 0
 
-    def add(self, request: TokenRequest, constraint: Constraint | None = None) -> None:
+    def add(self, request: TokenRequest, constraint: Constraint | None = None, *, now: float = 0.0) -> None:
         """Queue a request. ``constraint`` has been advanced by the request's ``output``.
 
         Raises:
@@ -93,67 +99,64 @@ class Scheduler:
             raise ValueError("a request needs at least one prompt token and one token to generate")
         if longest > capacity:
             raise ValueError(f"the request may grow to {longest} tokens, but the KV cache holds {capacity}")
-        if len(self.running) + len(self.waiting) >= self.config.max_sequences + self.config.max_waiting:
+        if self._places.taken >= self.config.max_sequences + self.config.max_waiting:
             raise QueueFull
         self._arrivals += 1
-        insort(self.waiting, Sequence(request, self._arrivals, constraint), key=_rank)
+        self._places.enqueue(Sequence(request, self._arrivals, constraint, now))
 
     def abort(self, request_id: str) -> None:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
-        for queue in (self.running, self.waiting):
-            for index, sequence in enumerate(queue):
-                if sequence.id == request_id:
-                    del queue[index]
-                    self._free(sequence)
-                    return
+        self._places.abort(request_id)
+
+    def pause(self, request_id: str) -> None:
+        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Unknown ids are ignored."""
+        self._places.pause(request_id)
+
+    def resume(self, request_id: str) -> None:
+        """A paused sequence goes on as soon as it has blocks again."""
+        self._places.resume(request_id)
 
     @property
     def has_work(self) -> bool:
-        return bool(self.running or self.waiting)
+        return bool(self._places.running or self._places.waiting)
 
-    def schedule(self) -> list[Chunk]:
-        """The chunks of the next step; empty if there is nothing to do."""
+    def schedule(self, now: float = 0.0) -> list[Chunk]:
+        """The chunks of the next step; empty if there is nothing to do. ``now``: seconds of any one clock."""
+        self._begun = now
         chunks = self._schedule_decodes()
-        budget = self.config.step_tokens - len(chunks)
         decoding = {chunk.sequence.id for chunk in chunks}
-        for sequence in self.running:
-            if budget > 0 and sequence.id not in decoding:
-                budget -= self._take_chunk(chunks, sequence, budget)
-        self.wait_reason = None
-        while self.waiting:
-            if budget <= 0:
-                self.wait_reason = "step_budget"
-            elif len(self.running) >= self.config.max_sequences:
-                self.wait_reason = "max_sequences"
-            elif not self._admit(self.waiting[0]):
-                self.wait_reason = "kv_cache"
-            if self.wait_reason:
-                break
-            sequence = self.waiting.pop(0)
-            insort(self.running, sequence, key=_rank)
-            budget -= self._take_chunk(chunks, sequence, budget)
+        prefilling = [sequence for sequence in self._places.running if sequence.id not in decoding]
+        if prefilling or self._places.waiting:
+            least = min(QUANTUM, self.config.step_tokens - len(chunks))
+            chunks += self._schedule_prompts(prefilling, max(self._pace.tokens - len(chunks), least), now)
         return chunks
 
-    def commit(self, chunks: list[Chunk], sampled: Sampled) -> list[TokenDelta]:
+    def commit(self, chunks: list[Chunk], sampled: Sampled, now: float = 0.0) -> list[TokenDelta]:
         """Record a step that ran; returns what is new for each sequence."""
         self._steps += 1
+        self._pace.ran(sum(chunk.count for chunk in chunks), now - self._begun)
         deltas: list[TokenDelta] = []
         row = 0
         hidden, scores = iter(sampled.hidden), iter(sampled.scores)
         for chunk in chunks:
             sequence = chunk.sequence
-            sequence.computed = chunk.start + chunk.count
-            self._register(sequence)
+            outcome = None
+            if chunk.sample:
+                outcome = take(sequence, sampled.tokens[row : row + chunk.rows], chunk.draft)
+            held = len(chunk.draft) - max(outcome.taken - 1, 0) if outcome else 0
+            sequence.computed = chunk.start + chunk.count - held
+            self._places.charge(sequence)
+            self._places.prefixes.computed(sequence)
             delta = None
             if chunk.hidden and sequence.pool is not None:
                 sequence.pool.add(next(hidden))
             if sequence.request.only_read and not sequence.pending:
                 delta = self._finish_reading(sequence)
-            elif chunk.sample:
-                delta = self._append(sequence, sampled.tokens[row], sampled.logprobs[row])
-                row += 1
+            elif outcome is not None:
+                delta = self._sampled(chunk, outcome, sampled.logprobs[row : row + outcome.taken])
             elif not sequence.announced:
                 delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
+            row += chunk.rows
             if chunk.score:
                 delta = self._scored(chunk, next(scores), delta)
             if delta is not None:
@@ -170,108 +173,104 @@ class Scheduler:
         return deltas
 
     def stats(self) -> EngineStats:
+        places = self._places
         return EngineStats(
-            running=len(self.running),
-            waiting=len(self.waiting),
-            wait_reason=self.wait_reason if self.waiting else None,
-            kv_blocks_used=self.pool.used,
-            kv_blocks_total=self.pool.count,
+            running=len(places.running),
+            waiting=len(places.waiting) + len(places.paused),
+            waits=places.waits(),
+            kv_blocks_used=places.pool.used,
+            kv_blocks_total=places.pool.count,
             steps=self._steps,
-            prompt_tokens=self._prompt_tokens,
+            prompt_tokens=places.prompt_tokens,
             generated_tokens=self._generated_tokens,
-            cached_tokens=self._cached_tokens,
-            preemptions=self._preemptions,
+            cached_tokens=places.cached_tokens,
+            preemptions=places.preemptions,
+            draft_tokens=self._draft_tokens,
+            accepted_tokens=self._accepted_tokens,
         )
 
     def _schedule_decodes(self) -> list[Chunk]:
+        decoding = [sequence for sequence in self._places.running if sequence.pending == 1]
+        spare = self._draft_room(len(decoding))
         chunks: list[Chunk] = []
-        for sequence in list(self.running):
-            if sequence.pending != 1 or sequence not in self.running:
+        for sequence in decoding:
+            if not sequence.blocks:  # another one has taken them
                 continue
-            if len(chunks) >= self.config.step_tokens or not self._grow(sequence):
+            if len(chunks) >= self.config.step_tokens or not self._places.grow(sequence):
                 continue
-            chunks.append(_chunk(sequence, 1))
+            draft = self._draft(sequence, spare) if spare else ()
+            chunks.append(_chunk(sequence, 1, draft))
         return chunks
 
-    def _grow(self, sequence: Sequence) -> bool:
-        """Make room for the next token; False if the sequence itself had to leave the batch."""
-        needed = self.pool.blocks_for(len(sequence.tokens)) - len(sequence.blocks)
-        while self.pool.available < needed:
-            victim = self.running[-1]
-            self._preempt(victim)
-            if victim is sequence:
-                return False
-        sequence.blocks += self.pool.allocate(needed)
-        return True
+    def _draft_room(self, decoding: int) -> int:
+        """Tokens that each of so many sequences may draft. While there are prompts to be computed there are none: a
+        step should be short then, and its other tokens are certain to be of use."""
+        if not decoding or self._places.waiting or decoding < len(self._places.running):
+            return 0
+        return max(0, min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1)
 
-    def _preempt(self, sequence: Sequence) -> None:
-        self._preemptions += 1
-        self.running.remove(sequence)
-        self._free(sequence)
-        if sequence.pool is not None:
-            sequence.pool.reset()
-        insort(self.waiting, sequence, key=_rank)
+    def _draft(self, sequence: Sequence, most: int) -> tuple[int, ...]:
+        """What a sequence drafts, if there are blocks for it."""
+        most = min(most, sequence.request.max_tokens - sequence.output_length - 1)
+        draft = sequence.draft(most)
+        return tuple(draft) if self._places.extend(sequence, len(draft)) else ()
 
-    def _admit(self, sequence: Sequence) -> bool:
-        """Give a waiting sequence blocks for all tokens it has, sharing those that the prefix cache knows.
+    def _schedule_prompts(self, prefilling: list[Sequence], budget: int, now: float) -> list[Chunk]:
+        """Share the budget between the prompts in the batch and those that can be admitted to it."""
+        places = self._places
+        best = min(sequence.priority for sequence in (*places.running, *places.waiting))
+        ageing = self.config.fairness.ageing_seconds
+        wanting = (*prefilling, *places.candidates(now))
+        turns = Turns(wanting, places.shares, now, best=best, ageing_seconds=ageing)
+        granted: dict[str, tuple[Sequence, int]] = {}
+        failures = 0
+        while budget > 0 and failures < _MOST_FAILURES and (sequence := turns.next()):
+            if not sequence.blocks:
+                sequence.wait = places.admit(sequence)
+                if sequence.wait is not None:
+                    turns.drop()
+                    failures += sequence.wait == "kv_cache"
+                    continue
+            had = granted.get(sequence.id, (sequence, 0))[1]
+            most = budget if turns.alone else min(QUANTUM, budget)
+            count = min(sequence.pending - had, most)
+            granted[sequence.id] = (sequence, had + count)
+            budget -= count
+            sequence.wait = None
+            turns.grant(count, done=had + count == sequence.pending)
+        left: WaitReason = "kv_cache" if budget > 0 else "step_budget"
+        for sequence in turns.left():
+            if sequence.id not in granted:
+                sequence.wait = left
+        return [_chunk(sequence, count) for sequence, count in granted.values()]
 
-        One spare block for each running sequence is left, so that an admission does not cause a preemption at once.
-        """
-        pool = self.pool
-        tenant = sequence.request.tenant
-        shared, digest = pool.match(tenant, sequence.cacheable) if self.config.prefix_cache else ([], b"")
-        needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
-        spare = len(self.running)
-        if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
-            return False
-        pool.hold(shared)
-        sequence.blocks = shared + pool.allocate(needed)
-        sequence.computed = len(shared) * pool.block_size
-        sequence.registered = len(shared)
-        sequence.digest = digest
-        if not sequence.announced:
-            sequence.cached_tokens = min(sequence.computed, sequence.prompt_length)
-            self._prompt_tokens += sequence.prompt_length
-            self._cached_tokens += sequence.cached_tokens
-        return True
-
-    def _take_chunk(self, chunks: list[Chunk], sequence: Sequence, budget: int) -> int:
-        count = min(sequence.pending, budget)
-        chunks.append(_chunk(sequence, count))
-        return count
-
-    def _append(self, sequence: Sequence, token: int, alternatives: TokenAlternatives | None) -> TokenDelta:
-        if token < 0:
-            self.abort(sequence.id)
-            return _nothing_allowed(sequence)
-        try:
-            sequence.append(token)
-            whole = sequence.constraint is not None and sequence.constraint.finished
-        except Exception:  # grammars are strangers', and the library that follows them is not ours
-            log.exception("a constraint failed")
-            self.abort(sequence.id)
-            return TokenDelta(id=sequence.id, finish="error", error="the grammar of the answer could not be followed")
-        self._generated_tokens += 1
-        finish: TokenFinish | None = None
-        if whole or token in sequence.request.stop_ids:
-            finish = "stop"
-        elif sequence.output_length >= sequence.request.max_tokens:
-            finish = "length"
-        if finish:
-            self.running.remove(sequence)
-            self._free(sequence)
+    def _sampled(self, chunk: Chunk, outcome: Outcome, logprobs: list[TokenAlternatives | None]) -> TokenDelta:
+        """What is new for a sequence that was sampled from; one that has ended leaves."""
+        sequence, drafted, taken = chunk.sequence, len(chunk.draft), outcome.taken
+        accepted = max(taken - 1, 0) if drafted else 0
+        self._generated_tokens += taken
+        self._draft_tokens += drafted
+        self._accepted_tokens += accepted
+        self._places.shares.charge(sequence.tenant, output=taken)
+        if outcome.finish is not None:
+            self._places.leave(sequence)
+        elif drafted and sequence.drafter is not None:
+            sequence.drafter.judge(drafted, accepted)
         return TokenDelta(
             id=sequence.id,
-            tokens=[token],
-            logprobs=[] if alternatives is None else [alternatives],
-            finish=finish,
+            tokens=sequence.tokens[len(sequence.tokens) - taken :],
+            logprobs=[entry for entry in logprobs if entry is not None],
+            finish=outcome.finish,
             cached_tokens=sequence.cached_tokens,
+            error=outcome.error,
+            refused=outcome.refused,
+            drafted=drafted,
+            accepted=accepted,
         )
 
     def _finish_reading(self, sequence: Sequence) -> TokenDelta:
         """The end of a sequence of which nothing is generated."""
-        self.running.remove(sequence)
-        self._free(sequence)
+        self._places.leave(sequence)
         cached = sequence.cached_tokens
         if sequence.pool is None:
             return TokenDelta(id=sequence.id, finish="length", cached_tokens=cached)
@@ -286,48 +285,12 @@ class Scheduler:
             delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
         return msgspec.structs.replace(delta, prompt_logprobs=scores)
 
-    def _register(self, sequence: Sequence) -> None:
-        """Tell the prefix cache of the blocks that this step filled."""
-        size = self.pool.block_size
-        if not self.config.prefix_cache:
-            return
-        for index in range(sequence.registered, sequence.computed // size):
-            sequence.digest = chain_digest(sequence.digest, sequence.tokens[index * size : (index + 1) * size])
-            self.pool.register(sequence.blocks[index], sequence.digest)
-            sequence.registered = index + 1
 
-    def _free(self, sequence: Sequence) -> None:
-        self.pool.release(sequence.blocks)
-        sequence.blocks = []
-        sequence.computed = 0
-        sequence.registered = 0
-
-
-def _chunk(sequence: Sequence, count: int) -> Chunk:
-    """The next ``count`` tokens of a sequence."""
-    last = count == sequence.pending
+def _chunk(sequence: Sequence, count: int, draft: tuple[int, ...] = ()) -> Chunk:
+    """The next ``count`` tokens of a sequence, and a draft of those that follow."""
+    start, last = sequence.computed, count == sequence.pending
     if sequence.pool is not None:
-        return Chunk(
-            sequence, sequence.computed, count, False, sequence.pool.rows(count, first=not sequence.computed, last=last)
-        )
+        hidden = sequence.pool.rows(count, first=not start, last=last)
+        return Chunk(sequence, start, count, False, hidden)
     sample = last and not sequence.request.only_read
-    return Chunk(sequence, sequence.computed, count, sample, score=sequence.to_score(count))
-
-
-def _rank(sequence: Sequence) -> tuple[int, int]:
-    return sequence.rank
-
-
-def _nothing_allowed(sequence: Sequence) -> TokenDelta:
-    """The end of a sequence that has no next token, and whose fault it is."""
-    request, constraint = sequence.request, sequence.constraint
-    if constraint is not None and constraint.error is not None:
-        why, refused = f"the grammar of the answer went over a limit ({constraint.error})", True
-    elif constraint is not None:
-        why, refused = "the grammar of the answer allows only tokens that the request forbids", True
-    elif sequence.output_length < request.min_tokens or request.sampling.logit_bias:
-        why, refused = "min_tokens and logit_bias of the request forbid every token", True
-    else:
-        why, refused = "the model gave no number for any token", False
-    message = f"no token is allowed at this position: {why}"
-    return TokenDelta(id=sequence.id, finish="error", error=message, refused=refused)
+    return Chunk(sequence, start, count + len(draft), sample, draft=draft, score=sequence.to_score(count))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.engine.protocol import TokenRequest
+from millstream.engine.protocol import TokenRequest, WaitReason
+from millstream.scheduler.blocks import chain_digest, root_digest
+from millstream.scheduler.drafts import Drafter
 from millstream.scheduler.pooling import Pool
 
 if TYPE_CHECKING:
@@ -48,33 +49,47 @@ class Sequence:
 
     __slots__ = (
         "announced",
-        "arrival",
         "blocks",
         "cached_tokens",
+        "chain",
+        "charged",
         "computed",
         "constraint",
         "counts",
-        "digest",
+        "drafter",
+        "order",
         "pool",
         "prompt_length",
         "registered",
         "request",
         "scored",
+        "since",
         "tokens",
+        "wait",
     )
 
-    def __init__(self, request: TokenRequest, arrival: int, constraint: Constraint | None = None) -> None:
+    def __init__(
+        self, request: TokenRequest, order: int, constraint: Constraint | None = None, since: float = 0.0
+    ) -> None:
         self.request = request
-        self.arrival = arrival
+        self.order = order
+        self.since = since
+        """When it arrived, in seconds; ``order`` counts arrivals."""
         self.constraint = constraint
         self.tokens = request.prompt + request.output
         self.prompt_length = len(request.prompt)
         self.computed = 0
+        self.charged = 0
+        """Leading tokens that its tenant has paid for: what is computed again is not paid again."""
         self.cached_tokens = 0
         self.blocks: list[int] = []
+        self.chain: list[bytes] = []
+        """Digests of the leading full blocks, as far as they were asked for by `digests`."""
         self.registered = 0
-        """Leading blocks that the prefix cache was told of; ``digest`` names the last of them."""
-        self.digest = b""
+        """Leading blocks that the prefix cache was told of."""
+        self.drafter: Drafter | None = None
+        self.wait: WaitReason | None = None
+        """Why it did not advance in the last step."""
         self.announced = False
         """Whether the client was told that prefill began."""
         self.scored = request.scored
@@ -93,9 +108,17 @@ class Sequence:
         return self.request.id
 
     @property
+    def tenant(self) -> str:
+        return self.request.tenant
+
+    @property
+    def priority(self) -> int:
+        return self.request.priority
+
+    @property
     def rank(self) -> tuple[int, int]:
-        """Order of service: lower is served first and preempted last."""
-        return (self.request.priority, self.arrival)
+        """Order of protection: lower is preempted last."""
+        return (self.request.priority, self.order)
 
     @property
     def pending(self) -> int:
@@ -103,12 +126,12 @@ class Sequence:
         return len(self.tokens) - self.computed
 
     @property
-    def cacheable(self) -> SequenceOf[int]:
-        """The leading tokens whose keys and values may be taken from the prefix cache, but for the last of them: the
-        cache holds no hidden states, which vectors are made of, and no logits, which log probabilities are made of."""
+    def cacheable(self) -> int:
+        """Number of leading tokens whose keys and values may be taken from the prefix cache: it holds no logits, which
+        tokens and log probabilities are made of, and no hidden states, which vectors are made of."""
         if self.pool is not None:
-            return self.tokens if self.pool.kind == "last" else []
-        return self.tokens[: self.scored + 1] if self.unscored else self.tokens
+            return len(self.tokens) - 1 if self.pool.kind == "last" else 0
+        return self.scored if self.unscored else len(self.tokens) - 1
 
     @property
     def unscored(self) -> bool:
@@ -125,8 +148,28 @@ class Sequence:
     def output_length(self) -> int:
         return len(self.tokens) - self.prompt_length
 
+    def digests(self, blocks: int, block_size: int) -> list[bytes]:
+        """Names of the first ``blocks`` blocks, which are full."""
+        chain = self.chain
+        while len(chain) < blocks:
+            start = len(chain) * block_size
+            parent = chain[-1] if chain else root_digest(self.request.tenant)
+            chain.append(chain_digest(parent, self.tokens[start : start + block_size]))
+        return chain[:blocks]
+
+    def draft(self, most: int) -> list[int]:
+        """Tokens that may come next, ``most`` at most. None under a grammar: what it allows after a draft is not known
+        before the draft is."""
+        if most < 1 or not self.request.speculation or self.constraint is not None or self.pool is not None:
+            return []
+        if self.drafter is None:
+            self.drafter = Drafter(self.tokens)
+        return self.drafter.draft(most)
+
     def append(self, token: int) -> None:
         self.tokens.append(token)
+        if self.drafter is not None:
+            self.drafter.extend()
         if self.constraint is not None and token not in self.request.stop_ids:
             self.constraint.advance(token)
         if self.counts is not None:

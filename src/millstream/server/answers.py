@@ -26,7 +26,7 @@ from millstream.server.leaving import opened, until_gone
 from millstream.server.lifecycle import shutting_down
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
-from millstream.server.tenants import tenant_of
+from millstream.server.tenants import Terms, terms_of
 from millstream.surfaces.sse import sse_response
 from millstream.surfaces.wire import Call, Limits, Surface, in_words_of
 
@@ -62,16 +62,16 @@ class Exchange(Protocol):
 class PlainExchange:
     """An answer that nothing keeps."""
 
-    def __init__(self, surface: Surface, provider: Provider, limits: Limits, tenant: str) -> None:
+    def __init__(self, surface: Surface, provider: Provider, limits: Limits, terms: Terms) -> None:
         self.surface = surface
         self._provider = provider
         self._limits = limits
-        self._tenant = tenant
+        self._terms = terms
 
     async def decode(self, body: bytes) -> Call:
         call = await decoded(len(body), self.surface.decode, body, self._limits)
         self._options = call.options
-        return replace(call, request=replace(call.request, tenant=self._tenant))
+        return replace(call, request=self._terms.applied(call.request))
 
     async def submit(self, call: Call) -> DeltaStream:
         return await self._provider.stream(call.request)
@@ -85,9 +85,9 @@ class PlainExchange:
 
 
 class AnswerRoute:
-    """An ASGI endpoint that answers one wire format. ``exchange`` makes the exchange of a tenant's request."""
+    """An ASGI endpoint that answers one wire format. ``exchange`` makes the exchange of a request on some terms."""
 
-    def __init__(self, name: str, exchange: Callable[[str], Exchange], metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, name: str, exchange: Callable[[Terms], Exchange], metrics: Metrics, settings: Settings) -> None:
         self._name = name
         self._exchange = exchange
         self._metrics = metrics
@@ -95,7 +95,7 @@ class AnswerRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._settings
-        exchange = self._exchange(tenant_of(scope))
+        exchange = self._exchange(terms_of(scope, settings))
         call: Call | None = None
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
@@ -114,7 +114,7 @@ class AnswerRoute:
             self._metrics.request(self._name, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = exchange.follow(self._metrics.measured(source, self._name, call.request.choices, since))
+        stream = exchange.follow(self._metrics.measured(source, self._name, call.request, since))
         if call.options.stream:
             response = sse_response(
                 stream,

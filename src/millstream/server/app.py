@@ -15,7 +15,8 @@ from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
 from millstream.server.embeddings import EmbeddingRoutes
 from millstream.server.errors import on_http_exception
-from millstream.server.info import EngineHealth, InfoRoutes
+from millstream.server.health import EngineHealth, Health, HealthRoutes
+from millstream.server.info import InfoRoutes
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
@@ -37,7 +38,9 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     settings = settings or Settings()
     lifecycle = Lifecycle()
     metrics = Metrics(lambda: lifecycle.open_requests)
-    info = InfoRoutes(provider, engine_health, lifecycle, metrics, settings)
+    health = Health(engine_health, lifecycle, settings)
+    info = InfoRoutes(provider, health, metrics)
+    probes = HealthRoutes(health, lambda: [card.id for card in provider.models()])
     store = SqliteStore(settings.store_path, settings.store)
     chat = ChatRoutes(provider, metrics, settings, store)
     responses = ResponsesRoutes(provider, metrics, settings, store)
@@ -51,7 +54,15 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     ]
     texts = TextRoutes(provider, metrics, settings)
     embeddings = EmbeddingRoutes(provider, metrics, settings)
-    described = [*chat.routes(), *routes, *embeddings.routes(), *responses.routes(), *texts.routes(), *info.routes()]
+    described = [
+        *chat.routes(),
+        *routes,
+        *embeddings.routes(),
+        *responses.routes(),
+        *texts.routes(),
+        *info.routes(),
+        *probes.routes(),
+    ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
         middleware=_middleware(lifecycle, settings),

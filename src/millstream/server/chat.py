@@ -19,7 +19,7 @@ from millstream.server.pages import page_query
 from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, Kind, Listing, StoredAnswer
-from millstream.server.tenants import tenant_of
+from millstream.server.tenants import Terms, tenant_of
 from millstream.surfaces import openai_chat as surface
 from millstream.surfaces import openai_chat_stored as stored
 from millstream.surfaces.openai_chat_request import ChatOptions
@@ -50,8 +50,8 @@ class ChatRoutes:
             Route(PATH + "/{id}/messages", self.messages, methods=["GET"]),
         ]
 
-    def _exchange(self, tenant: str) -> ChatExchange:
-        return ChatExchange(self._provider, self._store, self._settings.limits, tenant)
+    def _exchange(self, terms: Terms) -> ChatExchange:
+        return ChatExchange(self._provider, self._store, self._settings.limits, terms)
 
     async def listed(self, request: HttpRequest) -> Response:
         """Stored completions in order of their creation, oldest first unless ``order=desc``."""
@@ -101,8 +101,8 @@ class ChatRoutes:
 class ChatExchange(PlainExchange):
     """`POST /v1/chat/completions`: the answer may be kept."""
 
-    def __init__(self, provider: Provider, store: AnswerStore, limits: Limits, tenant: str) -> None:
-        super().__init__(surface, provider, limits, tenant)
+    def __init__(self, provider: Provider, store: AnswerStore, limits: Limits, terms: Terms) -> None:
+        super().__init__(surface, provider, limits, terms)
         self._store = store
         self._id = new_id(surface.ID_PREFIX)
         self._created = int(time.time())
@@ -132,7 +132,7 @@ class ChatExchange(PlainExchange):
         options = self._chat
         return StoredAnswer(
             id=self._id,
-            tenant=self._tenant,
+            tenant=self._terms.tenant,
             kind=KIND,
             body=stored.stored_body(answer, options, completion_id=self._id, created=self._created),
             input=stored.stored_messages(options, self._id),

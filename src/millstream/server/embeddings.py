@@ -10,6 +10,7 @@ from millstream.server.decoding import decoded
 from millstream.server.metrics import Metrics
 from millstream.server.replies import Reply, ReplyRoute
 from millstream.server.settings import Settings
+from millstream.server.tenants import Terms
 from millstream.surfaces import openai_embeddings
 
 PATH = "/v1/embeddings"
@@ -28,8 +29,8 @@ class EmbeddingRoutes:
         route = ReplyRoute(openai_embeddings.NAME, self.embed, self._metrics, self._settings)
         return [Route(PATH, route, methods=["POST"])]
 
-    async def embed(self, body: bytes, tenant: str) -> Reply:
-        call = await decoded(len(body), openai_embeddings.decode, body, tenant)
+    async def embed(self, body: bytes, terms: Terms) -> Reply:
+        call = await decoded(len(body), openai_embeddings.decode, body)
         if not isinstance(self._provider, EmbeddingProvider):
             raise ApiError("What answers here makes no embeddings.", status=501)
-        return openai_embeddings.encode(await self._provider.embed(call.request), call), ()
+        return openai_embeddings.encode(await self._provider.embed(terms.applied(call.request)), call), ()

@@ -1,48 +1,36 @@
-"""Routes that tell about the server: models, health, metrics, the front page."""
+"""Routes that tell about the server: models, metrics, the front page."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.engine.protocol import EngineStats
-from millstream.ir.errors import ApiError, model_not_found
+from millstream.ir.errors import model_not_found
 from millstream.ir.provider import ModelCard, Provider
 from millstream.server.dialect import speaks_anthropic, surface_of
 from millstream.server.errors import error_response
-from millstream.server.lifecycle import Lifecycle
+from millstream.server.health import Health
 from millstream.server.metrics import Metrics
 from millstream.server.replies import json_response
-from millstream.server.settings import Settings
 from millstream.surfaces.anthropic_common import model_body, model_list
 from millstream.surfaces.openai_common import to_json
-
-EngineHealth = Callable[[], Awaitable[EngineStats]]
-"""A round trip to the engine; raises `ApiError` if it is down."""
 
 
 class InfoRoutes:
     """Small GET routes; each answers in one round trip to the engine at most."""
 
-    def __init__(
-        self, provider: Provider, health: EngineHealth, lifecycle: Lifecycle, metrics: Metrics, settings: Settings
-    ) -> None:
+    def __init__(self, provider: Provider, health: Health, metrics: Metrics) -> None:
         self._provider = provider
         self._health = health
-        self._lifecycle = lifecycle
         self._metrics = metrics
-        self._settings = settings
 
     def routes(self) -> list[Route]:
         """What to mount."""
         return [
             Route("/", self.front, methods=["GET"]),
-            Route("/health", self.health, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             Route("/v1/models", self.models, methods=["GET"]),
             Route("/v1/models/{model:path}", self.model, methods=["GET"]),
@@ -59,6 +47,7 @@ class InfoRoutes:
             "embeddings": "/v1/embeddings",
             "models": "/v1/models",
             "health": "/health",
+            "ready": "/ready",
             "metrics": "/metrics",
             "docs": "/docs",
         }
@@ -78,40 +67,9 @@ class InfoRoutes:
             return _json(body(cards[name]))
         return error_response(model_not_found(name, list(cards)), surface_of(request.scope))
 
-    async def health(self, request: Request) -> Response:
-        """200 if the engine answers and moves, else 503 with the reason."""
-        if self._lifecycle.draining:
-            return _json({"status": "draining", "open": self._lifecycle.open_requests}, status=503)
-        stats = await self._stats()
-        if isinstance(stats, str):
-            return _json({"status": "unavailable", "reason": stats}, status=503)
-        counts = {
-            "models": [card.id for card in self._provider.models()],
-            "running": stats.running,
-            "waiting": stats.waiting,
-            "wait_reason": stats.wait_reason,
-            "kv_blocks_used": stats.kv_blocks_used,
-            "kv_blocks_total": stats.kv_blocks_total,
-            "steps": stats.steps,
-        }
-        if (stats.running or stats.waiting) and stats.idle_seconds > self._settings.stuck_seconds:
-            reason = f"The engine has work but made no step for {stats.idle_seconds:.0f} s."
-            return _json({"status": "unavailable", "reason": reason, **counts}, status=503)
-        return _json({"status": "ok", **counts})
-
     async def metrics(self, request: Request) -> Response:
-        stats = await self._stats()
-        text = self._metrics.exposition(None if isinstance(stats, str) else stats)
+        text = self._metrics.exposition((await self._health.report()).stats)
         return Response(text, media_type="text/plain; version=0.0.4")
-
-    async def _stats(self) -> EngineStats | str:
-        """A snapshot, or why there is none."""
-        try:
-            return await asyncio.wait_for(self._health(), self._settings.health_seconds)
-        except ApiError as error:
-            return error.message
-        except TimeoutError:
-            return f"The engine did not answer within {self._settings.health_seconds:g} s."
 
 
 def _model(card: ModelCard) -> dict[str, Any]:

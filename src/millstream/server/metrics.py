@@ -1,7 +1,7 @@
 """Prometheus metrics: what clients experience is measured on the delta stream, what the engine does is asked at scrape.
 
-Names: `millstream_requests_total`, `millstream_choices_total`, `millstream_time_to_first_token_seconds`,
-`millstream_inter_token_seconds`, `millstream_http_requests_open`, `millstream_engine_up` and the engine's own counts.
+docs/api.md lists the names. Of a request's time, the queue ends when its prompt is being computed, the prefill with the
+first token and the decode with the last choice.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import accumulate
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from millstream.engine.protocol import EngineStats
-from millstream.ir.deltas import Delta, Error, Finish, Start
+from millstream.engine.protocol import EngineStats, WaitReason
+from millstream.ir.deltas import Delta, Error, Finish, Start, Usage
+from millstream.ir.fold import UsageCounter
 from millstream.ir.provider import DeltaStream
+from millstream.ir.request import Request
 
 _FIRST_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _INTER_TOKEN_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 5)
+
+_STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 _GAUGES = (
     ("requests_running", "running", "Sequences in the batch"),
@@ -36,6 +41,8 @@ _COUNTERS = (
     ("generated_tokens", "generated_tokens", "Tokens generated"),
     ("cached_tokens", "cached_tokens", "Prompt tokens taken from the prefix cache"),
     ("preemptions", "preemptions", "Sequences preempted"),
+    ("draft_tokens", "draft_tokens", "Tokens tried ahead by speculation"),
+    ("accepted_draft_tokens", "accepted_tokens", "Tokens tried ahead that were right"),
     ("engine_restarts", "restarts", "Times the engine process was started again"),
     ("resumed_streams", "resumed", "Sequences that went on after a restart of the engine process"),
 )
@@ -67,9 +74,30 @@ class Metrics:
             "millstream_inter_token_seconds", "Between consecutive deltas of a choice", _INTER_TOKEN_BUCKETS
         )
         self._registry.register(self.inter_token)
+        self.queue = self._stage("queue", "From the request's body until its prompt is being computed")
+        self.prefill = self._stage("prefill", "From then to the first token")
+        self.decode = self._stage("decode", "From the first token to the end of the last choice")
+        self._tokens = Counter(
+            "millstream_tenant_tokens_total",
+            "Tokens of finished choices by tenant: prompt, cached (part of prompt), completion",
+            ("tenant", "kind"),
+            registry=self._registry,
+        )
         Gauge("millstream_http_requests_open", "Requests being answered", registry=self._registry).set_function(
             open_requests
         )
+
+    def _stage(self, name: str, text: str) -> Histogram:
+        return Histogram(f"millstream_request_{name}_seconds", text, buckets=_STAGE_BUCKETS, registry=self._registry)
+
+    def served(self, tenant: str, usage: Usage) -> None:
+        """Count the tokens of an answer."""
+        for kind, count in (
+            ("prompt", usage.prompt_tokens),
+            ("cached", usage.cached_tokens),
+            ("completion", usage.completion_tokens),
+        ):
+            self._tokens.labels(tenant, kind).inc(count)
 
     def request(self, surface: str, outcome: str) -> None:
         """Count a request."""
@@ -79,9 +107,9 @@ class Metrics:
         """Count a finished choice."""
         self._choices.labels(reason).inc()
 
-    def measured(self, stream: DeltaStream, surface: str, choices: int, since: float) -> DeltaStream:
+    def measured(self, stream: DeltaStream, surface: str, request: Request, since: float) -> DeltaStream:
         """The same stream, measured as it is read. ``since``: `time.perf_counter` when the request was there."""
-        return _Measured(stream, self, surface, choices, since)
+        return _Measured(stream, self, surface, request, since)
 
     def exposition(self, stats: EngineStats | None) -> bytes:
         """The text format. ``stats`` None: the engine did not answer."""
@@ -90,12 +118,15 @@ class Metrics:
 
 
 class _Measured:
-    def __init__(self, stream: DeltaStream, metrics: Metrics, surface: str, choices: int, since: float) -> None:
+    def __init__(self, stream: DeltaStream, metrics: Metrics, surface: str, request: Request, since: float) -> None:
         self._stream = stream
         self._metrics = metrics
         self._surface = surface
-        self._open = choices
+        self._tenant = request.tenant
+        self._usage = UsageCounter(request.choices)
         self._since = since
+        self._started: float | None = None
+        self._first = 0.0
         self._last: dict[int, float] = {}
         self._counted = False
 
@@ -108,11 +139,14 @@ class _Measured:
         if kind is Error:
             self._count("refused" if delta.status < 500 else "failed")  # type: ignore[union-attr]
         elif kind is Finish:
-            self._open -= 1
+            self._usage.feed(delta)
             self._metrics.choice(delta.reason)  # type: ignore[union-attr]
-            if self._open == 0:
-                self._count("ok")
-        elif kind is not Start:
+            if self._usage.open_choices == 0:
+                self._end()
+        elif kind is Start:
+            self._usage.feed(delta)
+            self._start()
+        else:
             self._token(delta.choice)  # type: ignore[union-attr]
         return delta
 
@@ -123,11 +157,25 @@ class _Measured:
     def _token(self, choice: int) -> None:
         now = time.perf_counter()
         if not self._last:
+            self._first = now
             self._metrics.first_token.observe(now - self._since)
+            if self._started is not None:
+                self._metrics.prefill.observe(now - self._started)
         last = self._last.get(choice)
         if last is not None:
             self._metrics.inter_token.observe(now - last)
         self._last[choice] = now
+
+    def _start(self) -> None:
+        if self._started is None:
+            self._started = time.perf_counter()
+            self._metrics.queue.observe(self._started - self._since)
+
+    def _end(self) -> None:
+        self._count("ok")
+        self._metrics.served(self._tenant, self._usage.closed)
+        if self._last:
+            self._metrics.decode.observe(time.perf_counter() - self._first)
 
     def _count(self, outcome: str) -> None:
         if not self._counted:
@@ -167,5 +215,16 @@ class _EngineCollector(Collector):
             return
         for name, field, text in _GAUGES:
             yield GaugeMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))
+        waits = GaugeMetricFamily(
+            "millstream_requests_waiting_by_reason", "Sequences that do not advance, by the reason", labels=["reason"]
+        )
+        for reason in get_args(WaitReason):
+            waits.add_metric([reason], self.stats.waits.get(reason, 0))
+        yield waits
+        if self.stats.kv_blocks_total:
+            used = self.stats.kv_blocks_used / self.stats.kv_blocks_total
+            yield GaugeMetricFamily(
+                "millstream_kv_cache_usage_ratio", "Part of the KV cache in use, 0 to 1", value=used
+            )
         for name, field, text in _COUNTERS:
             yield CounterMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))

@@ -48,7 +48,7 @@ def check_caller(scope: Scope, *, hosts: tuple[str, ...] | None, origins: tuple[
             status=403,
         )
     origin = headers.get(b"origin")
-    if origin is None or (scope["path"] == "/health" and scope["method"] in _SAFE_METHODS):
+    if origin is None or (scope["path"] in ("/health", "/ready") and scope["method"] in _SAFE_METHODS):
         return
     text = origin.decode("latin-1")
     if "*" not in origins and text not in origins and not _same_origin(text, host):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, Literal
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -11,6 +12,8 @@ from millstream.ir.errors import invalid
 from millstream.server.chunks import Outbox, with_chunk_writer
 from millstream.server.settings import Settings
 from millstream.surfaces import openai_common
+
+_UNSENT_BYTES = 16 * 1024
 
 
 def protocol_class(settings: Settings) -> type[H11Protocol]:
@@ -40,6 +43,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        _keep_unsent_small(transport)
         self._watch_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -78,3 +82,11 @@ class BoundedProtocol(H11Protocol):
         if timer is not None:
             timer.cancel()
             setattr(self, name, None)
+
+
+def _keep_unsent_small(transport: asyncio.Transport) -> None:
+    """Let the kernel take no more than it can soon send: a client that stops reading is then felt after some hundred
+    tokens, not after megabytes of them. What is on its way is not bounded by this, so speed is not either."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)

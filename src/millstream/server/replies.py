@@ -16,14 +16,14 @@ from millstream.server.errors import error_response
 from millstream.server.leaving import until_gone
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
-from millstream.server.tenants import tenant_of
+from millstream.server.tenants import Terms, terms_of
 from millstream.surfaces.openai_common import to_json
 
 Reply = tuple[dict[str, object], tuple[str, ...]]
 """The body of an answer, and its warnings."""
 
-Handler = Callable[[bytes, str], Coroutine[Any, Any, Reply]]
-"""What is to be said to a body of a tenant. Raises `ApiError`."""
+Handler = Callable[[bytes, Terms], Coroutine[Any, Any, Reply]]
+"""What is to be said to a body on some terms. Raises `ApiError`."""
 
 
 class ReplyRoute:
@@ -40,7 +40,7 @@ class ReplyRoute:
         outcome = "failed"
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            reply, warnings = await until_gone(receive, self._handler(body, tenant_of(scope)))
+            reply, warnings = await until_gone(receive, self._handler(body, terms_of(scope, settings)))
             outcome = "ok"
             await json_response(to_json(reply))(scope, receive, warned(send, warnings))
         except ClientGone:

@@ -21,7 +21,7 @@ from millstream.server.pages import page_query
 from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, StoredAnswer
-from millstream.server.tenants import tenant_of
+from millstream.server.tenants import Terms, tenant_of
 from millstream.server.truncation import stream_truncated
 from millstream.surfaces import responses as surface
 from millstream.surfaces.openai_common import list_body, to_json
@@ -51,8 +51,8 @@ class ResponsesRoutes:
             Route(PATH + "/{id}/cancel", self.cancel, methods=["POST"]),
         ]
 
-    def _exchange(self, tenant: str) -> ResponsesExchange:
-        return ResponsesExchange(self._provider, self._store, self._settings.limits, tenant)
+    def _exchange(self, terms: Terms) -> ResponsesExchange:
+        return ResponsesExchange(self._provider, self._store, self._settings.limits, terms)
 
     async def unknown(self, request: HttpRequest) -> Response:
         """Paths that would else look like a response's id."""
@@ -100,11 +100,12 @@ class ResponsesRoutes:
 class ResponsesExchange:
     """`POST /v1/responses`: it may continue stored answers, and may be kept."""
 
-    def __init__(self, provider: Provider, store: AnswerStore, limits: Limits, tenant: str) -> None:
+    def __init__(self, provider: Provider, store: AnswerStore, limits: Limits, terms: Terms) -> None:
         self._provider = provider
         self._store = store
         self._limits = limits
-        self._tenant = tenant
+        self._terms = terms
+        self._tenant = terms.tenant
         self._surface: Surface = surface
 
     @property
@@ -128,7 +129,7 @@ class ResponsesExchange:
         self._options = options
         self._encoder = ResponsesEncoder(options, write=options.stream)
         self._surface = _Prepared(self._encoder)
-        return replace(call, request=replace(call.request, tenant=self._tenant))
+        return replace(call, request=self._terms.applied(call.request))
 
     async def submit(self, call: Call) -> DeltaStream:
         request = call.request

@@ -18,7 +18,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reads nothing of what waits for it for this long is dropped. ``header_seconds``, ``body_seconds``: a request's
     headers and its body must be there after this time. ``idle_seconds``: an unused connection is closed.
     ``health_seconds``: the engine must answer within. ``stuck_seconds``: an engine that has work and made no step for
-    this long is not ready. ``drain_seconds``: open answers may finish within after a stop signal. ``allow_origins``:
+    this long is not ready. ``drain_seconds``: open answers may finish within after a stop signal.
+    ``request_seconds``: ``timeout`` of requests that name none; None: they have none. ``allow_origins``:
     origins whose web pages may call the server (``*``: any). ``allow_hosts``: names
     besides those of loopback under which the server may be addressed; None: any. ``access_log``: one line per request.
     ``store_path``: file of the stored answers; None keeps them in memory. ``store``: its bounds.
@@ -33,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     health_seconds: float = 5.0
     stuck_seconds: float = 60.0
     drain_seconds: float = 30.0
+    request_seconds: float | None = None
     allow_origins: tuple[str, ...] = ()
     allow_hosts: tuple[str, ...] | None = None
     access_log: bool = False

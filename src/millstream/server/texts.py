@@ -10,6 +10,7 @@ from millstream.server.decoding import decoded
 from millstream.server.metrics import Metrics
 from millstream.server.replies import Reply, ReplyRoute
 from millstream.server.settings import Settings
+from millstream.server.tenants import Terms
 from millstream.surfaces import anthropic_messages, texts
 
 
@@ -34,12 +35,12 @@ class TextRoutes:
             for path, (name, handler) in handlers.items()
         ]
 
-    async def count_tokens(self, body: bytes, tenant: str) -> Reply:
+    async def count_tokens(self, body: bytes, terms: Terms) -> Reply:
         call = await decoded(len(body), anthropic_messages.decode_count, body, self._settings.limits)
         tokens = await self._tools().prompt_tokens(texts.chat_of(call))
         return {"input_tokens": len(tokens)}, call.warnings
 
-    async def tokenize(self, body: bytes, tenant: str) -> Reply:
+    async def tokenize(self, body: bytes, terms: Terms) -> Reply:
         ask = await decoded(len(body), texts.decode_tokenize, body, self._settings.limits)
         tools = self._tools()
         if ask.conversation is None:
@@ -49,13 +50,13 @@ class TextRoutes:
         reply: dict[str, object] = {"tokens": list(tokens), "count": len(tokens)}
         return {**reply, "max_model_len": self._context_length(ask.model)}, ()
 
-    async def detokenize(self, body: bytes, tenant: str) -> Reply:
+    async def detokenize(self, body: bytes, terms: Terms) -> Reply:
         ask = await decoded(len(body), texts.decode_detokenize, body)
         text = await self._tools().detokenize(ask.tokens, model=ask.model)
         # llama.cpp's clients look for `content`.
         return {"prompt": text, "content": text}, ()
 
-    async def apply_template(self, body: bytes, tenant: str) -> Reply:
+    async def apply_template(self, body: bytes, terms: Terms) -> Reply:
         request = await decoded(len(body), texts.decode_template, body, self._settings.limits)
         return {"prompt": await self._tools().render(texts.named(request, self._first_model()))}, ()
 

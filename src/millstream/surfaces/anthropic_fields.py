@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.surfaces import service
 from millstream.surfaces.fields import field_table, honoured, ignored, refused
 
 MESSAGES_FIELDS = field_table(
@@ -54,6 +55,7 @@ MESSAGES_FIELDS = field_table(
             "`defer_loading` is offered once a `tool_reference` or `tool_addition` names it.",
         ),
         honoured("tool_choice", "auto, any, tool (by name) or none; `disable_parallel_tool_use`."),
+        *service.FIELDS,
         ignored("metadata", "Names an end user; changes nothing of the answer."),
         ignored("service_tier", "There is one tier."),
         ignored("speed", "There is one speed."),

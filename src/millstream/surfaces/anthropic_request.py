@@ -20,6 +20,7 @@ from millstream.surfaces.openai_params import (
     stop_strings,
 )
 from millstream.surfaces.schemas import schema_format
+from millstream.surfaces.service import ServiceBody, service
 from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
@@ -42,7 +43,7 @@ class WireOutputConfig(msgspec.Struct, frozen=True):
     format: WireFormat | None = None
 
 
-class MessagesBody(msgspec.Struct, frozen=True, kw_only=True):
+class MessagesBody(ServiceBody, frozen=True, kw_only=True):
     """The honoured fields, as they are on the wire: null is absent."""
 
     model: str | None = None
@@ -108,6 +109,7 @@ def _call(wire: MessagesBody, sampling: Sampling, limits: Limits) -> Call:
         template_kwargs=_template_kwargs(wire, limits),
         sampling=sampling,
         reasoning_budget=wire.thinking.budget_tokens if wire.thinking and wire.thinking.type == "enabled" else None,
+        service=service(wire),
     )
     hidden = wire.thinking is not None and wire.thinking.display == "omitted"
     options = WireOptions(model=request.model, stream=bool(wire.stream), hide_reasoning=hidden)

@@ -28,6 +28,7 @@ from millstream.surfaces.openai_tools import (
     tool_choice,
     tools,
 )
+from millstream.surfaces.service import service
 from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
@@ -117,6 +118,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         # Running usage is counted from the ids of each delta.
         output=Output(logprobs=logprobs, token_ids=token_ids or running),
         n=choice_count(wire.n, limits),
+        service=service(wire),
     )
     options = ChatOptions(
         model=request.model,

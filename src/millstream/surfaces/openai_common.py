@@ -58,13 +58,17 @@ def list_body(items: Sequence[dict[str, Any]] | Sequence[msgspec.Raw], ids: Sequ
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
-    """Token counts with their details."""
+    """Token counts with their details; those of predictions only if there were any."""
+    details = {"reasoning_tokens": usage.reasoning_tokens}
+    if usage.drafted_tokens:
+        details["accepted_prediction_tokens"] = usage.accepted_tokens
+        details["rejected_prediction_tokens"] = usage.drafted_tokens - usage.accepted_tokens
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "completion_tokens_details": details,
     }
 
 

@@ -29,6 +29,7 @@ from millstream.surfaces.openai_params import (
     stream_flags,
 )
 from millstream.surfaces.openai_prompts import read_prompts
+from millstream.surfaces.service import service
 from millstream.surfaces.sse import comment
 from millstream.surfaces.wire import Call, Limits, WireOptions
 
@@ -71,6 +72,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
         # Running usage is counted from the ids of each delta.
         output=Output(logprobs=wire.logprobs, token_ids=ids or running),
         n=n,
+        service=service(wire),
     )
     _check_size(request, limits)
     options = WireOptions(

@@ -14,6 +14,7 @@ from millstream.ir.request import EmbeddingRequest
 from millstream.surfaces.openai_fields import EMBEDDING_FIELDS
 from millstream.surfaces.openai_params import decode_body, require_model
 from millstream.surfaces.openai_prompts import read_prompts
+from millstream.surfaces.service import QueueBody, service
 
 NAME = "embeddings"
 MAX_INPUTS = 2048
@@ -21,7 +22,7 @@ MAX_INPUTS = 2048
 EncodingFormat = Literal["float", "base64"]
 
 
-class EmbeddingBody(msgspec.Struct, frozen=True, kw_only=True):
+class EmbeddingBody(QueueBody, frozen=True, kw_only=True):
     input: str | list[Any] | None = None
     model: str | None = None
     encoding_format: EncodingFormat | None = None
@@ -35,7 +36,7 @@ class EmbeddingCall(msgspec.Struct, frozen=True):
     encoding: EncodingFormat
 
 
-def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
+def decode(body: bytes) -> EmbeddingCall:
     """Read a request.
 
     Raises:
@@ -46,7 +47,10 @@ def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
     if wire.dimensions is not None and wire.dimensions < 1:
         raise invalid(f"dimensions must be at least 1, got {wire.dimensions}.", param="dimensions")
     request = EmbeddingRequest(
-        model=require_model(wire.model), inputs=inputs, dimensions=wire.dimensions, tenant=tenant
+        model=require_model(wire.model),
+        inputs=inputs,
+        dimensions=wire.dimensions,
+        service=service(wire),
     )
     return EmbeddingCall(request, wire.encoding_format or "float")
 

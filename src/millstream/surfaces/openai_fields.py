@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from millstream.surfaces import service
 from millstream.surfaces.fields import FieldTable, field_table, honoured, ignored, markdown_table, refused
 
 SAMPLING = (
@@ -32,6 +33,7 @@ _OUTPUT = (
         "`include_obfuscation` changes nothing: chunks are never padded. Only with `stream`.",
     ),
     honoured("return_token_ids", "`token_ids` in every choice."),
+    *service.FIELDS,
 )
 _IGNORED = (
     ignored("user", "Names an end user; changes nothing of the answer."),
@@ -49,7 +51,6 @@ _VENDOR = (
     refused("spaces_between_special_tokens", "control tokens are never part of the text.", True, False),
     refused("prompt_logprobs", "log probabilities of the prompt are not computed."),
     refused("truncate_prompt_tokens", "a prompt is never cut."),
-    refused("priority", "requests have equal priority.", 0),
     refused("typical_p", "there is no typical sampling.", 1),
     refused("mirostat", "there is no mirostat sampling.", 0),
     refused("guided_json", "use `response_format` of chat completions."),
@@ -175,6 +176,7 @@ EMBEDDING_FIELDS = field_table(
         honoured("model", "Required; one of `/v1/models`."),
         honoured("encoding_format", "`float` (default), or `base64`: the vector as little-endian float32."),
         honoured("dimensions", "Keep so many leading components and scale to length 1 again; 1 to the model's own."),
+        *service.QUEUE_FIELDS,
         ignored("user", "Names an end user; changes nothing of the answer."),
     )
 )

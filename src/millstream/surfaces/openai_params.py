@@ -11,6 +11,7 @@ import msgspec
 from millstream.ir.errors import ApiError, invalid, missing
 from millstream.ir.request import Sampling
 from millstream.surfaces.fields import FieldTable, check_fields
+from millstream.surfaces.service import ServiceBody
 from millstream.surfaces.wire import Limits
 
 MAX_INT32 = 2**31 - 1
@@ -36,7 +37,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-class SharedBody(msgspec.Struct, frozen=True, kw_only=True):
+class SharedBody(ServiceBody, frozen=True, kw_only=True):
     """The fields that chat and completions have in common, as they are on the wire: null is absent."""
 
     model: str | None = None

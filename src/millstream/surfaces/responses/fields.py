@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.surfaces import service
 from millstream.surfaces.fields import field_table, honoured, ignored, refused
 from millstream.surfaces.openai_fields import SAMPLING
 
@@ -94,6 +95,7 @@ RESPONSES_FIELDS = field_table(
         ),
         honoured("stream", "Server-sent events as the text is generated."),
         honoured("chat_template_kwargs", "Variables for the chat template."),
+        *service.FIELDS,
         refused("background", "answers are not made in the background.", False),
         refused("background_options", "answers are not made in the background."),
         refused("conversation", "there are no conversation objects; use `previous_response_id`."),

@@ -33,6 +33,7 @@ from millstream.surfaces.responses.tools import (
     read_tools,
 )
 from millstream.surfaces.schemas import schema_format
+from millstream.surfaces.service import ServiceBody, service
 from millstream.surfaces.template_variables import template_kwargs
 from millstream.surfaces.wire import Call, Limits
 
@@ -62,7 +63,7 @@ class WireReasoning(msgspec.Struct, frozen=True):
     generate_summary: str | None = None
 
 
-class ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
+class ResponsesBody(ServiceBody, frozen=True, kw_only=True):
     """The honoured fields as they are on the wire: null is absent."""
 
     model: str | None = None
@@ -175,6 +176,7 @@ def build(
             max_name="max_output_tokens",
         ),
         output=Output(logprobs=logprobs),
+        service=service(wire),
     )
     return Call(request, _options(parsed, request, items), _warnings(parsed), tools.paths)
 

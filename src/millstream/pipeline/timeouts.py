@@ -1,0 +1,69 @@
+"""The end of a request whose time is up.
+
+A choice ends as one that reached its token limit, with the tokens it has. If no choice has any, there is no answer to
+be cut short, and the request fails: a client that waited in the queue must be able to tell that from an empty answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+
+from millstream.ir.deltas import Delta, Finish, Start
+from millstream.ir.errors import ApiError
+from millstream.ir.guard import error_of, guard
+from millstream.ir.provider import DeltaStream
+from millstream.ir.request import Service
+
+
+def deadline_of(service: Service) -> float | None:
+    """When a request that begins now ends at the latest, by the monotonic clock."""
+    return None if service.timeout is None else time.monotonic() + service.timeout
+
+
+def timed_out() -> ApiError:
+    """A 504: the request's time was up before there was a token."""
+    return ApiError(
+        "The request's time was up before the first token of the answer. Raise 'timeout', or try again when there is "
+        "less to do.",
+        type="server_error",
+        code="timeout",
+        status=504,
+    )
+
+
+def timely(stream: DeltaStream, service: Service, *, choices: int) -> DeltaStream:
+    """The stream of a request that may be ended by its deadline."""
+    return stream if service.timeout is None else guard(_Timely(stream, choices), choices=choices)
+
+
+class _Timely:
+    """Holds choices that ended empty until another says something, or until all have ended so."""
+
+    def __init__(self, stream: DeltaStream, choices: int) -> None:
+        self._stream = stream
+        self._choices = choices
+        self._empty: list[Delta] = []
+        self._ready: deque[Delta] = deque()
+        self._spoken = False
+
+    def __aiter__(self) -> AsyncIterator[Delta]:
+        return self
+
+    async def __anext__(self) -> Delta:
+        while not self._ready:
+            delta = await self._stream.__anext__()
+            if self._spoken or isinstance(delta, Start):
+                return delta
+            if isinstance(delta, Finish) and delta.reason == "length" and delta.usage.completion_tokens == 0:
+                self._empty.append(delta)
+                if len(self._empty) == self._choices:
+                    return error_of(timed_out())
+            else:
+                self._spoken = True
+                self._ready.extend((*self._empty, delta))
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,189 @@
+"""Who is in the batch, who waits, and the blocks that they hold."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+
+import msgspec
+
+from millstream.engine.protocol import WaitReason
+from millstream.scheduler.blocks import BlockPool
+from millstream.scheduler.policy import Fairness, Shares
+from millstream.scheduler.prefixes import Prefixes
+from millstream.scheduler.sequence import Sequence
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue.
+    ``step_seconds``: steps with prompts are kept about as short as this."""
+
+    kv_blocks: int
+    block_size: int
+    step_tokens: int = 256
+    max_sequences: int = 64
+    max_waiting: int = 256
+    prefix_cache: bool = True
+    step_seconds: float = 0.1
+    fairness: Fairness = Fairness()
+
+
+class Places:
+    """Sequences between their arrival and their end. ``running`` and ``waiting`` are ordered by protection, the least
+    protected last."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+        self.pool = BlockPool(config.kv_blocks, config.block_size)
+        self.prefixes = Prefixes(self.pool, enabled=config.prefix_cache)
+        self.shares = Shares(config.fairness.head_start)
+        self.running: list[Sequence] = []
+        self.waiting: list[Sequence] = []
+        self.paused: dict[str, Sequence] = {}
+        """Sequences whose readers have stopped reading; they hold no blocks."""
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.preemptions = 0
+
+    @property
+    def taken(self) -> int:
+        """Sequences of any kind."""
+        return len(self.running) + len(self.waiting) + len(self.paused)
+
+    def waits(self) -> dict[str, int]:
+        """Sequences that do not advance, by the reason; those in the batch that got no tokens are among them."""
+        everyone = (*self.running, *self.waiting, *self.paused.values())
+        return dict(Counter(str(sequence.wait) for sequence in everyone if sequence.wait is not None))
+
+    def abort(self, request_id: str) -> None:
+        """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
+        if self.take_out(request_id) is None:
+            self.paused.pop(request_id, None)
+
+    def pause(self, request_id: str) -> None:
+        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Its blocks stay in the prefix cache as
+        long as nobody needs them. Unknown ids are ignored."""
+        if sequence := self.take_out(request_id):
+            sequence.wait = "paused_reader"
+            self.paused[request_id] = sequence
+
+    def resume(self, request_id: str) -> None:
+        """A paused sequence goes on as soon as it has blocks again."""
+        if sequence := self.paused.pop(request_id, None):
+            self.enqueue(sequence)
+
+    def enqueue(self, sequence: Sequence) -> None:
+        """Let a sequence without blocks wait for a place."""
+        waiting = (other.tenant for other in (*self.waiting, *self.running) if other.pending > 1 or not other.blocks)
+        self.shares.join(sequence.tenant, waiting)
+        insort(self.waiting, sequence, key=_rank)
+
+    def candidates(self, now: float) -> list[Sequence]:
+        """Waiting sequences that may be admitted. One that has found no blocks for too long is passed only by tenants
+        that were served less than its own."""
+        patience = self._config.fairness.patience_seconds
+        blocked = (s for s in self.waiting if s.wait == "kv_cache" and now - s.since >= patience)
+        starving = min(blocked, key=_order, default=None)
+        if starving is None:
+            return self.waiting
+        served = self.shares.served(starving.tenant)
+        passing = [s for s in self.waiting if s is starving or self.shares.served(s.tenant) < served]
+        for sequence in set(self.waiting) - set(passing):
+            sequence.wait = "kv_cache"
+        return passing
+
+    def admit(self, sequence: Sequence) -> WaitReason | None:
+        """Give a waiting sequence a place in the batch, and blocks for all tokens it has, sharing those that the prefix
+        cache knows; or say what is missing.
+
+        One spare block for each running sequence is left, so that an admission does not cause a preemption at once.
+        """
+        if len(self.running) >= self._config.max_sequences:
+            return "max_sequences"
+        pool = self.pool
+        shared = self.prefixes.cached(sequence)
+        leader = self.prefixes.leader(sequence, len(shared))
+        if leader is not None and leader.priority <= sequence.priority:
+            return "shared_prefix"
+        needed = pool.blocks_for(len(sequence.tokens)) - len(shared)
+        spare = len(self.running)
+        if pool.available < needed + (len(shared) - pool.held(shared)) + spare:
+            return "kv_cache"
+        pool.hold(shared)
+        sequence.blocks = shared + pool.allocate(needed)
+        sequence.computed = len(shared) * pool.block_size
+        sequence.registered = len(shared)
+        self.prefixes.begin(sequence)
+        if sequence.pool is not None:
+            sequence.pool.reset()
+        self.waiting.remove(sequence)
+        insort(self.running, sequence, key=_rank)
+        if not sequence.announced:
+            sequence.cached_tokens = min(sequence.computed, sequence.prompt_length)
+            self.prompt_tokens += sequence.prompt_length
+            self.cached_tokens += sequence.cached_tokens
+        return None
+
+    def grow(self, sequence: Sequence) -> bool:
+        """Make room for the next token; False if the sequence itself had to leave the batch."""
+        needed = self.pool.blocks_for(len(sequence.tokens)) - len(sequence.blocks)
+        while self.pool.available < needed:
+            victim = self.running[-1]
+            self.preempt(victim)
+            if victim is sequence:
+                return False
+        sequence.blocks += self.pool.allocate(needed)
+        return True
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Put a sequence of the batch back into the queue."""
+        self.preemptions += 1
+        self.running.remove(sequence)
+        self.free(sequence)
+        self.enqueue(sequence)
+
+    def take_out(self, request_id: str) -> Sequence | None:
+        """Take a sequence out of batch or queue and free its blocks; None if it is in neither."""
+        for queue in (self.running, self.waiting):
+            for index, sequence in enumerate(queue):
+                if sequence.id == request_id:
+                    del queue[index]
+                    self.free(sequence)
+                    return sequence
+        return None
+
+    def leave(self, sequence: Sequence) -> None:
+        """A sequence of the batch has ended."""
+        self.running.remove(sequence)
+        self.free(sequence)
+
+    def extend(self, sequence: Sequence, tokens: int) -> bool:
+        """Blocks for so many tokens beyond the next, if nobody has to leave for them."""
+        needed = self.pool.blocks_for(len(sequence.tokens) + tokens) - len(sequence.blocks)
+        if needed > self.pool.available - len(self.running):
+            return False
+        sequence.blocks += self.pool.allocate(needed)
+        return True
+
+    def charge(self, sequence: Sequence) -> None:
+        """Let the tenant pay for what was computed for the first time."""
+        new = sequence.computed - max(sequence.charged, sequence.cached_tokens)
+        if new > 0 and sequence.charged < sequence.prompt_length:
+            self.shares.charge(sequence.tenant, prompt=new)
+        sequence.charged = max(sequence.charged, sequence.computed)
+
+    def free(self, sequence: Sequence) -> None:
+        """Take a sequence's blocks. What they hold stays in the prefix cache until they are needed."""
+        self.prefixes.leave(sequence)
+        self.pool.release(sequence.blocks)
+        sequence.blocks = []
+        sequence.computed = 0
+        sequence.registered = 0
+
+
+def _order(sequence: Sequence) -> int:
+    return sequence.order
+
+
+def _rank(sequence: Sequence) -> tuple[int, int]:
+    return sequence.rank

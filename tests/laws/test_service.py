@@ -1,0 +1,106 @@
+"""How a request is served (`priority`, `timeout`, `speculation`) means the same on every surface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from millstream.engine.protocol import TokenDelta
+from support.conversation import SURFACES, Played, body
+from support.scripted_model import EOS
+
+EVERYWHERE = pytest.mark.parametrize("surface", SURFACES)
+BOTH_WAYS = pytest.mark.parametrize("stream", [False, True])
+
+
+def playing(*steps: TokenDelta, **settings: Any) -> Played:
+    played = Played(**settings)
+    played.plan = lambda request: steps
+    return played
+
+
+def complete() -> Played:
+    return playing(TokenDelta("", [97, EOS], finish="stop"))
+
+
+@EVERYWHERE
+async def test_they_reach_the_engine(surface: str) -> None:
+    played = complete()
+    wire = {**body(surface), "priority": -3, "timeout": 20, "speculation": False}
+    assert (await played.post(surface, wire)).status_code == 200
+    (request,) = played.engine.requests
+    assert (request.priority, request.speculation) == (-3, False)
+    assert request.deadline is not None
+
+
+@EVERYWHERE
+async def test_what_they_are_if_they_are_absent(surface: str) -> None:
+    played = complete()
+    wire = {**body(surface), "priority": None, "timeout": None, "speculation": None}
+    assert (await played.post(surface, wire)).status_code == 200
+    (request,) = played.engine.requests
+    assert (request.priority, request.deadline, request.speculation) == (0, None, True)
+
+
+@EVERYWHERE
+async def test_the_operator_s_time_limit_is_for_requests_that_name_none(surface: str) -> None:
+    played = playing(TokenDelta("", [97, EOS], finish="stop"), request_seconds=1000.0)
+    await played.post(surface, body(surface))
+    await played.post(surface, {**body(surface), "timeout": 1})
+    first, second = (request.deadline for request in played.engine.requests)
+    assert first is not None
+    assert second is not None
+    assert first - second > 900
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("priority", 101), ("priority", -101), ("priority", "high"), ("timeout", 0), ("timeout", -1), ("timeout", 1e9)],
+)
+async def test_what_is_out_of_range_is_a_400_that_names_the_field(surface: str, field: str, value: object) -> None:
+    played = complete()
+    answer = await played.post(surface, {**body(surface), field: value})
+    assert answer.status_code == 400
+    assert field in answer.json()["error"]["message"]
+    assert played.engine.requests == []
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_time_that_is_up_is_told_as_a_limit_and_never_as_a_natural_end(surface: str, stream: bool) -> None:
+    played = playing(TokenDelta("", [97, 98]), TokenDelta("", finish="timeout"), request_seconds=60.0)
+    seen = await played.ask(surface, stream=stream)
+    assert (seen.text, seen.finish) == ("ab", "length")
+
+
+@EVERYWHERE
+@BOTH_WAYS
+async def test_time_that_is_up_before_the_first_token_is_a_504(surface: str, stream: bool) -> None:
+    played = playing(TokenDelta("", finish="timeout"), request_seconds=60.0)
+    answer = await played.post(surface, body(surface, stream=stream))
+    assert answer.status_code == 504
+    error = answer.json()["error"]
+    assert error["type"] == {"messages": "timeout_error"}.get(surface, "server_error")
+    assert "timeout" in error["message"]
+
+
+@BOTH_WAYS
+async def test_one_choice_with_tokens_makes_an_answer_of_all(stream: bool) -> None:
+    played = Played(request_seconds=60.0)
+    played.plan = lambda request: [TokenDelta("", [97] * request.choice), TokenDelta("", finish="timeout")]
+    answer = await played.post("chat", {**body("chat", stream=stream), "n": 2})
+    assert answer.status_code == 200
+    assert answer.text.count('"finish_reason":"length"') == 2
+
+
+async def test_an_embedding_that_is_not_there_in_time_is_a_504() -> None:
+    played = playing(TokenDelta("", finish="timeout"))
+    played.engine._info = replace(played.engine.info, hidden_size=4)
+    wire = {"model": "tiny", "input": "a", "timeout": 5, "priority": 2}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(played.app), base_url="http://test") as client:
+        answer = await client.post("/v1/embeddings", json=wire)
+    assert answer.status_code == 504

@@ -1,0 +1,37 @@
+"""`make soak`: a storm of some minutes on a real model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from soak.storm import Storm, run
+from soak.test_soak import check
+from support.real_models import DEFAULT_MODEL, real_model
+from support.served import serve
+
+
+def main() -> int:
+    """Blow, print what happened, and fail if anything was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=640)
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    storm = Storm(clients=options.clients, requests=options.requests, kills=options.kills, seed=options.seed)
+    with serve(real_model(options.model), "--ctx", "2048", "--kv-cache", "16384t", "--model-name", "soak") as server:
+        report = asyncio.run(run(server, "soak", storm))
+    print(f"{report.seconds:.0f} s, {dict(report.ends)}, {report.restarts} restarts")
+    for name, before in report.rss_before.items():
+        print(f"{name}: {before >> 20} MiB before, {report.rss_after[name] >> 20} MiB after")
+    for fault in report.faults:
+        print(fault, file=sys.stderr)
+    check(report, storm)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""A short storm on a tiny model; `make soak` is the long one on a real model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from soak.storm import Report, Storm, run
+from support.served import serve
+from support.tiny_models import build_tiny_model
+
+GROWTH = 48 << 20
+"""Bytes that a process may hold more after the storm: caches that are bounded are filled by then."""
+
+
+def check(report: Report, storm: Storm) -> None:
+    """What must be true after any storm."""
+    assert report.faults == []
+    assert report.restarts == storm.kills
+    assert sum(report.ends.values()) - report.ends["told to come back"] == storm.requests
+    for name, before in report.rss_before.items():
+        assert report.rss_after[name] < before + GROWTH, (name, report.rss_before, report.rss_after)
+
+
+@pytest.mark.slow
+async def test_a_short_storm(tmp_path: Path) -> None:
+    storm = Storm(clients=16, requests=120, kills=2, long_prompt=60, max_tokens=40)
+    model = build_tiny_model(tmp_path / "tiny.gguf")
+    with serve(model, "--max-batch", "8", "--max-queue", "12", "--model-name", "tiny") as server:
+        report = await run(server, "tiny", storm)
+    check(report, storm)
+    assert report.ends["read"] > 40
+    assert report.ends["refused"] > 3
