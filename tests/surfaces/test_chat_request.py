@@ -37,6 +37,13 @@ def test_neutral() -> None:
     assert call.options == ChatOptions(model="m")
 
 
+def test_a_budget_for_reasoning() -> None:
+    assert decode(thinking_token_budget=0).request.reasoning_budget == 0
+    assert decode(thinking_token_budget=None).request.reasoning_budget is None
+    error = refusal(json.dumps({**BASE, "thinking_token_budget": -1}).encode())
+    assert error.param == "thinking_token_budget"
+
+
 def test_everything() -> None:
     call = decode(
         max_tokens=5,

@@ -303,6 +303,12 @@ def test_thinking(thinking: dict[str, Any], kwargs: dict[str, Any], hidden: bool
     assert call.options.hide_reasoning is hidden
 
 
+def test_a_budget_is_that_of_the_answer() -> None:
+    assert read(thinking={"type": "enabled", "budget_tokens": 2000}).reasoning_budget == 2000
+    for other in (None, {"type": "adaptive"}, {"type": "disabled", "budget_tokens": 2000}):
+        assert read(thinking=other).reasoning_budget is None
+
+
 @pytest.mark.parametrize("name", ["output_config", "output_format"])
 def test_structured_output(name: str) -> None:
     form = {"type": "json_schema", "schema": SCHEMA}

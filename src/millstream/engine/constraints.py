@@ -27,7 +27,7 @@ class _Loaded(NamedTuple):
 class FileConstraints:
     """Makes constraints; a `millstream.engine.core.ConstraintSource`.
 
-    llguidance and its form of the vocabulary take 20 MB (50,000 tokens) to 90 MB (260,000 tokens), and a quarter of a
+    llguidance and its form of the vocabulary take 10 MB (50,000 tokens) to 90 MB (260,000 tokens), and a quarter of a
     second to two seconds of one core, once, in which no other Python code of the process runs: `warm` does it while the
     weights are loaded, which is native code.
     """
