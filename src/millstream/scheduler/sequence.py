@@ -60,6 +60,7 @@ class Sequence:
         "registered",
         "request",
         "since",
+        "standing",
         "tokens",
         "wait",
     )
@@ -71,6 +72,8 @@ class Sequence:
         self.order = order
         self.since = since
         """When it arrived, in seconds; ``order`` counts arrivals."""
+        self.standing = request.priority
+        """Its class; in the batch, the one in which it was admitted."""
         self.constraint = constraint
         self.tokens = request.prompt + request.output
         self.prompt_length = len(request.prompt)
@@ -112,7 +115,7 @@ class Sequence:
     @property
     def rank(self) -> tuple[int, int]:
         """Order of protection: lower is preempted last."""
-        return (self.request.priority, self.order)
+        return (self.standing, self.order)
 
     @property
     def pending(self) -> int:
