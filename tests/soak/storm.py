@@ -25,6 +25,8 @@ from support.served import Served
 
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 COMPLETIONS = "/v1/completions"
+_SECONDS = 1800
+"""An answer may take long on a machine that does other things too; one that never comes is a fault."""
 MALFORMED = (
     b"{",
     b"[]",
@@ -97,7 +99,7 @@ async def run(server: Served, model: str, storm: Storm) -> Report:
     """Quiet run, storm, and the look at what is left."""
     begun = time.monotonic()
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=server.url, timeout=300, limits=limits, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=_SECONDS, limits=limits, trust_env=False) as http:
         wanted = asks(model, storm)
         quiet = [await _answer(http, ask, stream=False) for ask in wanted]
         report = Report(Counter(), [], 0, memory(server), {}, 0.0)

@@ -76,6 +76,7 @@ class Places:
         """Let a sequence without blocks wait for a place."""
         waiting = (other.tenant for other in (*self.waiting, *self.running) if other.pending > 1 or not other.blocks)
         self.shares.join(sequence.tenant, waiting)
+        sequence.wait = None
         insort(self.waiting, sequence, key=_rank)
 
     def candidates(self, now: float) -> list[Sequence]:
