@@ -196,3 +196,45 @@ def test_a_suspect_that_leaves_makes_room_for_the_next(leave_at: int) -> None:
     engine.leave("a")
     engine.finish()
     assert engine.answer("b") == expected_output(request("b"))
+
+
+def test_a_paused_request_is_resumed_by_its_reader_and_not_by_a_restart() -> None:
+    journal = Journal()
+    for name in ("a", "b"):
+        journal.add(request(name))
+    assert [each.id for each in journal.due()] == ["a", "b"]
+    assert journal.pause("a") == "pause"
+    journal.crashed()
+    assert (journal.held, journal.resting, journal.busy) == (1, 1, False)
+    assert [each.id for each in journal.due()] == ["b"]
+    assert not journal.resume("a")
+    assert [each.id for each in journal.due()] == ["a"]
+    assert journal.pause("a") == "pause"
+    assert journal.resume("a")
+    assert (journal.held, journal.resting, journal.busy) == (0, 0, True)
+
+
+def test_a_suspect_whose_reader_stops_does_not_hold_up_the_others() -> None:
+    journal = Journal()
+    for name in ("a", "b"):
+        journal.add(request(name))
+    for _ in range(2):
+        names = [each.id for each in journal.due()]
+        journal.batch(["a"])
+        for name in names:
+            journal.accepted(name)
+        journal.crashed()
+    assert [each.id for each in journal.due()] == ["a"]
+    assert journal.pause("a") == "abort"
+    assert [each.id for each in journal.due()] == ["b"]
+    assert not journal.resume("a")
+    assert [each.id for each in journal.due()] == ["a"]
+
+
+def test_pausing_what_waits_and_leaving_while_paused() -> None:
+    journal = Journal()
+    journal.add(request("a"))
+    assert journal.pause("a") is None
+    assert list(journal.due()) == []
+    assert not journal.remove("a")
+    assert (len(journal), journal.held, journal.resting) == (0, 0, 0)

@@ -179,6 +179,16 @@ def priorities() -> Trace:
     return trace
 
 
+def a_better_class_takes_a_place() -> Trace:
+    """The batch is full of a worse class: its last one makes room, and goes on from the cache afterwards."""
+    trace = Trace(max_sequences=2)
+    trace.ask("batch1", range(6), 12, priority=5)
+    trace.ask("batch2", range(20, 26), 12, priority=5)
+    trace.tick(2)
+    trace.ask("chat", range(40, 44), 3)
+    return trace
+
+
 def ageing() -> Trace:
     """A request of a low class is served although better ones never cease to come."""
     trace = Trace(max_sequences=1)

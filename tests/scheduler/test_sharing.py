@@ -175,6 +175,39 @@ def test_a_request_that_finds_blocks_passes_one_that_does_not_but_not_for_ever()
     assert deltas["large"][-1].finish == deltas["late"][-1].finish == "length"
 
 
+@pytest.mark.parametrize("sizes", [{"max_sequences": 1}, {"kv_blocks": 12}])
+def test_a_better_class_takes_the_place_of_a_worse_one_and_gives_it_back(sizes: dict[str, int]) -> None:
+    engine = core(**sizes)
+    batch = request("batch", range(30), max_tokens=12, priority=5)
+    chat = request("chat", range(50, 62), max_tokens=8)
+    engine.add(batch)
+    deltas = engine.step() + engine.step()
+    engine.add(chat)
+    deltas += engine.step() + engine.step()
+    assert engine.stats().waits == {"max_sequences" if "max_sequences" in sizes else "kv_cache": 1}
+    assert "chat" in {delta.id for delta in deltas}
+    for each in drain(engine).values():
+        deltas += each
+    for each in (batch, chat):
+        assert [t for d in deltas if d.id == each.id for t in d.tokens] == expected_output(each)[0]
+
+
+def test_what_has_risen_by_waiting_keeps_its_place() -> None:
+    clock = Clock()
+    engine = EngineCore(
+        Scheduler(SchedulerConfig(kv_blocks=64, block_size=BLOCK, max_sequences=1)), ScriptedRunner(BLOCK), clock=clock
+    )
+    engine.add(request("first", range(4), max_tokens=2))
+    engine.add(request("low", range(10, 14), max_tokens=6, priority=2))
+    engine.step()
+    clock.now = 100.0
+    engine.step()
+    engine.add(request("high", range(20, 24)))
+    engine.step()
+    engine.step()
+    assert [step[0][0] for step in steps_of(engine)] == ["first", "first", "low", "low"]
+
+
 def test_a_paused_sequence_leaves_its_place_and_goes_on_where_it_was() -> None:
     engine = core(kv_blocks=12, max_sequences=1)
     a, b = request("a", range(9), max_tokens=12), request("b", range(20, 50), max_tokens=6)

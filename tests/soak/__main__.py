@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     storm = Storm(clients=options.clients, requests=options.requests, kills=options.kills, seed=options.seed)
-    with serve(real_model(options.model), "--ctx", "2048", "--kv-cache", "16384t", "--model-name", "soak") as server:
+    with serve(real_model(options.model), "--ctx", "2048", "--kv-cache", "4096t", "--model-name", "soak") as server:
         report = asyncio.run(run(server, "soak", storm))
     print(f"{report.seconds:.0f} s, {dict(report.ends)}, {report.restarts} restarts")
     for name, before in report.rss_before.items():

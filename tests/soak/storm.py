@@ -25,6 +25,8 @@ from support.served import Served
 
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 COMPLETIONS = "/v1/completions"
+_SECONDS = 1800
+"""An answer may take long on a machine that does other things too; one that never comes is a fault."""
 MALFORMED = (
     b"{",
     b"[]",
@@ -97,10 +99,10 @@ async def run(server: Served, model: str, storm: Storm) -> Report:
     """Quiet run, storm, and the look at what is left."""
     begun = time.monotonic()
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=server.url, timeout=300, limits=limits, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=_SECONDS, limits=limits, trust_env=False) as http:
         wanted = asks(model, storm)
         quiet = [await _answer(http, ask, stream=False) for ask in wanted]
-        report = Report(Counter(), [], 0, _memory(server), {}, 0.0)
+        report = Report(Counter(), [], 0, memory(server), {}, 0.0)
         for ask, answer in zip(wanted, quiet, strict=True):
             if answer.get("finish") not in ("stop", "length") and "texts" not in answer:
                 report.faults.append(f"quiet {ask.surface}: {answer}")
@@ -109,7 +111,7 @@ async def run(server: Served, model: str, storm: Storm) -> Report:
     if idle["kv_blocks_used"]:
         report.faults.append(f"{idle['kv_blocks_used']} blocks are held by nobody")
     report.restarts = idle["restarts"]
-    report.rss_after = _memory(server)
+    report.rss_after = memory(server)
     report.seconds = time.monotonic() - begun
     return report
 
@@ -241,7 +243,7 @@ def _told(ask: Ask, status: int, raw: bytes, *, stream: bool) -> dict[str, Any]:
     return {"texts": texts, "finishes": finishes}
 
 
-def _memory(server: Served) -> dict[str, int]:
+def memory(server: Served) -> dict[str, int]:
     """Resident bytes of both processes."""
     return {name: _resident(pid) for name, pid in (("api", server.process.pid), ("engine", server.engine_pid()))}
 

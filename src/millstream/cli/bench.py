@@ -30,6 +30,13 @@ def bench(
     api: Annotated[
         bool, typer.Option("--api", help="Measure the HTTP API alone, without a model: its time per streamed token.")
     ] = False,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="Measure a server: the first token beside a long prompt, and what drafts bring.",
+        ),
+    ] = False,
     compare_url: Annotated[
         str | None, typer.Option(metavar="URL", help="With --api: a running server to measure too.")
     ] = None,
@@ -46,6 +53,9 @@ def bench(
         return
     if compare_url is not None or compare_pid is not None:
         raise typer.BadParameter("--compare-url and --compare-pid go with --api.")
+    if service:
+        _bench_service(model, as_json=as_json, quick=quick, fetch=not no_fetch)
+        return
     import msgspec
     from rich.console import Console
 
@@ -103,6 +113,29 @@ def _bench_api(
         print(msgspec.json.encode(report).decode(), flush=True)
     else:
         Console().print(render_api(report))
+
+
+def _bench_service(model: str | None, *, as_json: bool, quick: bool, fetch: bool) -> None:
+    import msgspec
+    from rich.console import Console
+
+    from millstream.bench.plan import BenchError
+    from millstream.bench.service import run_service_benchmark
+    from millstream.cli.errors import CliError
+    from millstream.cli.fetching import find_or_fetch
+
+    errors = Console(stderr=True)
+    try:
+        report = run_service_benchmark(
+            find_or_fetch(model, fetch=fetch), samples=1 if quick else 5, on_stage=lambda stage: _tell(errors, stage)
+        )
+    except BenchError as error:
+        raise CliError(str(error)) from None
+    if as_json:
+        print(msgspec.json.encode(report).decode(), flush=True)
+        return
+    for line in report.lines():
+        print(line, flush=True)
 
 
 def _tell(console: Console, stage: str) -> None:

@@ -63,12 +63,9 @@ class Drafter:
             self._failures = 0
         else:
             self._length = max(accepted + 1, _SHORTEST) if accepted else _SHORTEST
-            if 2 * accepted >= drafted:
-                self._failures = 0
-            else:
-                self._failures += 1
-        if self._failures > 1:
-            self._rest = min(2**self._failures, _LONGEST_REST)
+            self._failures = 0 if 2 * accepted >= drafted else self._failures + 1
+            if not accepted or self._failures > 1:
+                self._rest = min(2 ** (self._failures + 1), _LONGEST_REST)
 
     def _look_up(self) -> None:
         """Find the latest earlier place of the last tokens."""

@@ -76,6 +76,7 @@ class Places:
         """Let a sequence without blocks wait for a place."""
         waiting = (other.tenant for other in (*self.waiting, *self.running) if other.pending > 1 or not other.blocks)
         self.shares.join(sequence.tenant, waiting)
+        sequence.wait = None
         insort(self.waiting, sequence, key=_rank)
 
     def candidates(self, now: float) -> list[Sequence]:
@@ -92,9 +93,17 @@ class Places:
             sequence.wait = "kv_cache"
         return passing
 
-    def admit(self, sequence: Sequence) -> WaitReason | None:
+    def make_room(self) -> None:
+        """Let the best of those that found no place or no blocks have what a sequence of a worse class holds."""
+        if not (self.waiting and self.running):
+            return
+        first, last = self.waiting[0], self.running[-1]
+        if first.wait in ("kv_cache", "max_sequences") and first.standing < last.standing:
+            self.preempt(last)
+
+    def admit(self, sequence: Sequence, level: int) -> WaitReason | None:
         """Give a waiting sequence a place in the batch, and blocks for all tokens it has, sharing those that the prefix
-        cache knows; or say what is missing.
+        cache knows; or say what is missing. ``level``: the class in which it is admitted.
 
         One spare block for each running sequence is left, so that an admission does not cause a preemption at once.
         """
@@ -117,6 +126,7 @@ class Places:
         if sequence.pool is not None:
             sequence.pool.reset()
         self.waiting.remove(sequence)
+        sequence.standing = level
         insort(self.running, sequence, key=_rank)
         if not sequence.announced:
             sequence.cached_tokens = min(sequence.computed, sequence.prompt_length)
@@ -140,6 +150,7 @@ class Places:
         self.preemptions += 1
         self.running.remove(sequence)
         self.free(sequence)
+        sequence.standing = sequence.priority
         self.enqueue(sequence)
 
     def take_out(self, request_id: str) -> Sequence | None:
@@ -149,6 +160,7 @@ class Places:
                 if sequence.id == request_id:
                     del queue[index]
                     self.free(sequence)
+                    sequence.standing = sequence.priority
                     return sequence
         return None
 

@@ -130,6 +130,12 @@ class Turns(Generic[W]):
         return sequence
 
     @property
+    def level(self) -> int:
+        """The class of whose turn it is."""
+        assert self._turn is not None
+        return self._turn[0][0]
+
+    @property
     def alone(self) -> bool:
         """Whether nobody else is left, so that there is nothing to share."""
         return len(self._groups) == 1 and all(len(group) == 1 for group in self._groups.values())

@@ -123,6 +123,7 @@ class Scheduler:
     def schedule(self, now: float = 0.0) -> list[Chunk]:
         """The chunks of the next step; empty if there is nothing to do. ``now``: seconds of any one clock."""
         self._begun = now
+        self._places.make_room()
         chunks = self._schedule_decodes()
         decoding = {chunk.sequence.id for chunk in chunks}
         prefilling = [sequence for sequence in self._places.running if sequence.id not in decoding]
@@ -226,7 +227,7 @@ class Scheduler:
         failures = 0
         while budget > 0 and failures < _MOST_FAILURES and (sequence := turns.next()):
             if not sequence.blocks:
-                sequence.wait = places.admit(sequence)
+                sequence.wait = places.admit(sequence, turns.level)
                 if sequence.wait is not None:
                     turns.drop()
                     failures += sequence.wait == "kv_cache"

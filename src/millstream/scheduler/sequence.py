@@ -64,6 +64,7 @@ class Sequence:
         "request",
         "scored",
         "since",
+        "standing",
         "tokens",
         "wait",
     )
@@ -75,6 +76,8 @@ class Sequence:
         self.order = order
         self.since = since
         """When it arrived, in seconds; ``order`` counts arrivals."""
+        self.standing = request.priority
+        """Its class; in the batch, the one in which it was admitted."""
         self.constraint = constraint
         self.tokens = request.prompt + request.output
         self.prompt_length = len(request.prompt)
@@ -118,7 +121,7 @@ class Sequence:
     @property
     def rank(self) -> tuple[int, int]:
         """Order of protection: lower is preempted last."""
-        return (self.request.priority, self.order)
+        return (self.standing, self.order)
 
     @property
     def pending(self) -> int:

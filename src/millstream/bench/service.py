@@ -1,0 +1,199 @@
+"""`bench --service`: what a running server does for one client while others load it.
+
+A server is started on the model and asked over HTTP. Times are those of a client, so other work on the machine shows in
+them; the ratios are what to read.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millstream.bench.plan import BenchError
+
+_START_SECONDS = 120.0
+_READY = re.compile(r"http://127\.0\.0\.1:(\d+)")
+_WORDS = ("river", "stone", "seven", "light", "under", "count", "green", "house", "paper", "north", "cloud", "table")
+_SHORT_WORDS = 100
+_CODE = "\n".join(
+    f"def area_{k}(width_{k}: float, height_{k}: float) -> float:\n    total_{k} = width_{k} * height_{k}\n"
+    f"    return round(total_{k}, {k})\n"
+    for k in range(8)
+)
+
+
+class ServiceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Times to the first token in seconds: of a short prompt on an idle server, and beside a prompt of ``long_words``
+    words of the same key. ``edit`` and ``prose``: tokens per second with and without drafts, of an answer that repeats
+    its input and of one that does not. ``accepted``: part of the edit's tokens that were drafted."""
+
+    idle: list[float]
+    beside: list[float]
+    long_words: int
+    edit: tuple[float, float]
+    prose: tuple[float, float]
+    accepted: float
+
+    @property
+    def slowdown(self) -> float:
+        return statistics.median(self.beside) / statistics.median(self.idle)
+
+    def lines(self) -> list[str]:
+        """The report for a reader."""
+        idle, beside = 1000 * statistics.median(self.idle), 1000 * statistics.median(self.beside)
+        return [
+            f"first token, idle: {idle:.0f} ms; beside a prompt of {self.long_words} words: {beside:.0f} ms "
+            f"({self.slowdown:.1f} times)",
+            f"repeating text: {self.edit[0]:.1f} tokens/s with drafts, {self.edit[1]:.1f} without "
+            f"({self.edit[0] / self.edit[1]:.2f} times, {100 * self.accepted:.0f} % drafted)",
+            f"other text: {self.prose[0]:.1f} tokens/s with drafts, {self.prose[1]:.1f} without "
+            f"({self.prose[0] / self.prose[1]:.2f} times)",
+        ]
+
+
+def run_service_benchmark(
+    path: Path, *, samples: int = 5, on_stage: Callable[[str], None] = lambda stage: None
+) -> ServiceReport:
+    """Start a server on the model in ``path`` and measure.
+
+    Raises:
+        BenchError: the server did not start, or refused a request.
+    """
+    with _serving(path) as server:
+        server.post(_prompt(random.Random(0), 20), max_tokens=4)
+        on_stage("first token, idle")
+        idle = [server.first_token(number) for number in range(samples)]
+        on_stage("first token beside a long prompt")
+        beside, long_words = server.beside_long_prompt(samples)
+        on_stage("an answer that repeats its input")
+        request = f"Repeat this file, but name the first function first_area:\n{_CODE}"
+        edit, accepted = server.drafts(request, temperature=0.0, samples=samples)
+        on_stage("an answer that does not")
+        prose, _ = server.drafts("Write a story about a storm at sea.", temperature=1.0, samples=samples)
+    return ServiceReport(idle=idle, beside=beside, long_words=long_words, edit=edit, prose=prose, accepted=accepted)
+
+
+class _Server:
+    """The HTTP side of a server on this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        (card,) = json.loads(b"".join(self._lines("GET", "/v1/models", None)))["data"]
+        self._model, self._context = str(card["id"]), int(card["context_length"])
+
+    def post(self, prompt: str, **fields: Any) -> None:
+        """A whole answer, of which nothing is wanted."""
+        for _ in self._lines("POST", "/v1/completions", {"model": self._model, "prompt": prompt, **fields}):
+            pass
+
+    def first_token(self, number: int) -> float:
+        """Seconds to the first token of a short prompt that no other shares a beginning with."""
+        prompt = f"{number} {time.time_ns()} {_prompt(random.Random(number), _SHORT_WORDS)}"
+        body = {"model": self._model, "prompt": prompt, "max_tokens": 1, "stream": True}
+        begun = time.perf_counter()
+        for line in self._lines("POST", "/v1/completions", body):
+            if line.startswith(b"data: {"):
+                return time.perf_counter() - begun
+        raise BenchError("a stream ended without a token")
+
+    def beside_long_prompt(self, samples: int) -> tuple[list[float], int]:
+        """The same while a prompt is computed that nearly fills the context, of 30,000 words at most."""
+        words = min(30_000, (self._context - 64) * 2 // 3)
+        prompt = _prompt(random.Random(time.time_ns()), words)
+        work = threading.Thread(target=self.post, args=(prompt,), kwargs={"max_tokens": 1}, daemon=True)
+        work.start()
+        time.sleep(1)
+        found = []
+        for number in range(samples):
+            seconds = self.first_token(1000 + number)
+            if work.is_alive():
+                found.append(seconds)
+            time.sleep(0.2)
+        work.join()
+        if not found:
+            raise BenchError("the long prompt was computed before anything could be measured beside it")
+        return found, words
+
+    def drafts(self, prompt: str, *, temperature: float, samples: int) -> tuple[tuple[float, float], float]:
+        """Tokens per second with and without drafts (the best of the samples), and the part that was drafted."""
+        best = {True: 0.0, False: 0.0}
+        accepted = 0.0
+        for number in range(samples):
+            for speculation in (True, False):
+                rate, part = self._rate(prompt, temperature=temperature, seed=number, speculation=speculation)
+                best[speculation] = max(best[speculation], rate)
+                accepted = part if speculation else accepted
+        return (best[True], best[False]), accepted
+
+    def _rate(self, prompt: str, **fields: Any) -> tuple[float, float]:
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": self._model, "messages": messages, "max_tokens": 256, "stream": True, **fields}
+        first: float | None = None
+        usage: dict[str, Any] = {}
+        for line in self._lines("POST", "/v1/chat/completions", {**body, "stream_options": {"include_usage": True}}):
+            if not line.startswith(b"data: {"):
+                continue
+            frame = json.loads(line[6:])
+            usage = frame.get("usage") or usage
+            if first is None and any(choice["delta"].get("content") for choice in frame["choices"]):
+                first = time.perf_counter()
+        tokens = usage.get("completion_tokens", 0)
+        if first is None or tokens < 2:
+            raise BenchError("the model gave no answer that could be measured")
+        accepted = usage["completion_tokens_details"].get("accepted_prediction_tokens", 0)
+        return (tokens - 1) / (time.perf_counter() - first), accepted / tokens
+
+    def _lines(self, method: str, path: str, body: dict[str, Any] | None) -> Iterator[bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=1800)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"content-type": "application/json"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise BenchError(f"{path} was answered with {answer.status}: {answer.read(300)!r}")
+            yield from answer
+        except OSError as error:
+            raise BenchError(f"the connection broke: {error}") from None
+        finally:
+            connection.close()
+
+
+def _prompt(chance: random.Random, words: int) -> str:
+    return " ".join(chance.choice(_WORDS) for _ in range(words))
+
+
+@contextmanager
+def _serving(path: Path) -> Iterator[_Server]:
+    """A server on a free port, stopped with SIGINT."""
+    command = [sys.executable, "-m", "millstream", "serve", str(path), "--port", "0", "--no-fetch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        watchdog = threading.Timer(_START_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            ready = _READY.search(line := process.stdout.readline())
+            watchdog.cancel()
+            if ready is None:
+                raise BenchError(f"the server did not start: {line}")
+            yield _Server(int(ready[1]))
+        finally:
+            watchdog.cancel()
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()

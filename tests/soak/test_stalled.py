@@ -1,0 +1,84 @@
+"""Two hundred clients that stop reading: memory stays flat, others are answered, and who stalls for too long is cut."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from soak.storm import memory
+from support.served import Served, serve
+from support.tiny_models import build_tiny_model
+
+READERS = 200
+TOKENS = 480
+BODY = {"model": "tiny", "prompt": "once", "max_tokens": TOKENS, "ignore_eos": True, "stream": True, "logprobs": 5}
+
+
+def stalled(server: Served, number: int) -> socket.socket:
+    """A connection that asks for a long answer and reads nothing of it."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", urlsplit(server.url).port))
+    body = json.dumps({**BODY, "seed": number}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    sock.sendall(head.encode() + body)
+    return sock
+
+
+def until_paused(server: Served, count: int, seconds: float) -> dict[str, int]:
+    """Counts once so many sequences are paused and nothing runs."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = server.health().json()
+        if found.get("waits", {}).get("paused_reader") == count and not found["running"]:
+            return dict(found)
+        time.sleep(0.2)
+    raise AssertionError(f"the readers are not paused: {found}")
+
+
+@pytest.mark.slow
+def test_two_hundred_stalled_readers(tmp_path: Path) -> None:
+    model = build_tiny_model(tmp_path / "tiny.gguf")
+    options = ("--model-name", "tiny", "--max-queue", "300", "--kv-cache", "16384t", "--stall-timeout", "4000")
+    with serve(model, *options) as server:
+        socks = [stalled(server, 0)]
+        until_paused(server, 1, 60)
+        before = memory(server)
+        try:
+            socks += [stalled(server, number) for number in range(1, READERS)]
+            found = until_paused(server, READERS, 300)
+            after = memory(server)
+            answer = httpx.post(f"{server.url}/v1/completions", json={**BODY, "stream": False, "max_tokens": 5})
+            assert answer.status_code == 200
+            assert found["kv_blocks_used"] == 0
+            # A reader costs what waits for it and its connection, not its answer.
+            assert after["api"] - before["api"] < READERS * 256 * 1024
+            assert after["engine"] - before["engine"] < 64 << 20
+        finally:
+            for sock in socks:
+                sock.close()
+        server.wait_idle(60)
+
+
+@pytest.mark.slow
+def test_who_stalls_for_too_long_is_cut_without_an_end(tmp_path: Path) -> None:
+    model = build_tiny_model(tmp_path / "tiny.gguf")
+    with serve(model, "--model-name", "tiny", "--stall-timeout", "1") as server:
+        sock = stalled(server, 0)
+        server.wait_idle(120)
+        sock.settimeout(20)
+        received = b""
+        try:
+            while piece := sock.recv(1 << 16):
+                received += piece
+        except ConnectionResetError:
+            pass
+        assert b"data: {" in received
+        assert b"[DONE]" not in received
+        assert b'"finish_reason":"length"' not in received
