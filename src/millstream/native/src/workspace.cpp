@@ -20,11 +20,21 @@ size_t product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_ca
 }  // namespace
 
 ActivationBuffer::ActivationBuffer(int n, int width)
-    : f32_(product(n, padded(width))), quantized_(product(n, width / kGroup)) {}
+    : f32_(product(n, padded(width))),
+      words_(product(n, width)),
+      bytes_(product(n, int64_t{2} * width)),
+      scales_(product(n, width / kGroup)),
+      sums_(product(n, width / kGroup)) {}
 
 ActivationsView ActivationBuffer::view(int cols) const {
-    return {.cols = cols, .groups = cols / kGroup, .stride = padded(cols), .f32 = f32_.data(),
-            .quantized = quantized_.data()};
+    return {.cols = cols,
+            .groups = cols / kGroup,
+            .stride = padded(cols),
+            .f32 = f32_.data(),
+            .words = words_.data(),
+            .bytes = bytes_.data(),
+            .scales = scales_.data(),
+            .sums = sums_.data()};
 }
 
 Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {

@@ -1,5 +1,5 @@
 // Elementwise kernels: exp and tanh, norms, gated activations, rotary embedding, activation quantisation.
-// Included only by kernels_*.cpp, inside the level's own namespace.
+// Included only by the levels' .cpp files, inside the level's own namespace.
 
 // e^x. Cody-Waite reduction to |r| <= ln(2) / 2, then a degree-6 polynomial (Cephes expf); below 2 ulp. Results under
 // 2^-126 become zero, results over the largest float become infinity, NaN stays NaN.
@@ -131,50 +131,42 @@ static void store_kv(const float* k, const float* v, int dims, uint16_t* key, ui
 }
 
 // One group of 32: scale = max|x| / 32512, integers to nearest (ties to even).
-static void quantize_group(const float* x, QuantizedGroup& out) {
+static void quantize_group(const float* x, int16_t* words, int8_t* bytes, float* scale, float* sum) {
     F8 v[4];
-    for (int i = 0; i < 4; ++i) v[i] = load8(x + 8 * i);
-    const F8 m = max8(max8(abs8(v[0]), abs8(v[1])), max8(abs8(v[2]), abs8(v[3])));
-    const float largest = max16(m, m);
-    // Zero for finite inputs, else NaN: a group that is not finite must not turn into numbers.
-    const F8 zeros = ((v[0] * splat(0.0f) + v[1] * splat(0.0f)) + v[2] * splat(0.0f)) + v[3] * splat(0.0f);
-    const float poison = sum16(zeros, zeros);
-    // Below 1e-30 the inverse would overflow; such a group is zero for every practical purpose.
-    const bool zero = !(largest > 1e-30f);
-    const float inverse = zero ? 0.0f : static_cast<float>(kMaxActivation) / largest;
-    const float step = (zero ? 0.0f : largest / static_cast<float>(kMaxActivation)) + poison;
+    I8x32 bits = splat_int(0);
+    for (int i = 0; i < 4; ++i) {
+        v[i] = load8(x + 8 * i);
+        const I8x32 magnitude = as_int(abs8(v[i]));
+        bits = magnitude > bits ? magnitude : bits;
+    }
+    const float largest = max_magnitude(bits);
+    // A group that is not finite must not turn into numbers: its scale is NaN. One below 1e-30, where the inverse would
+    // overflow, is zero for every practical purpose.
+    const bool finite = largest < __builtin_inff(), zero = !(largest > 1e-30f);
     const float limit = static_cast<float>(kMaxActivation);
-    const F8 magic = splat(12582912.0f);
-    int32_t a[kGroup];
-    I8x32 total = splat_int(0);
+    const float inverse = zero ? 0.0f : limit / largest;
+    const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    I8x32 a[4], high[4], low[4], total = splat_int(0);
     for (int i = 0; i < 4; ++i) {
         const F8 scaled = min8(max8(v[i] * splat(inverse), splat(-limit)), splat(limit));
-        const I8x32 n = as_int(scaled + magic) - as_int(magic);
-        total = total + n;
-        __builtin_memcpy(a + 8 * i, &n, sizeof n);
+        a[i] = as_int(scaled + magic) - as_int(magic);
+        high[i] = (a[i] + splat_int(128)) >> 8;
+        low[i] = a[i] - (high[i] << 8);
+        total = total + a[i];
     }
-    int32_t sums[8];
-    __builtin_memcpy(sums, &total, sizeof total);
-    int32_t sum = 0;
-    for (int i = 0; i < 8; ++i) sum += sums[i];
-    for (int i = 0; i < kGroup; i += 4) {
-        out.q16[i] = static_cast<int16_t>(a[i]);
-        out.q16[i + 1] = static_cast<int16_t>(a[i + 2]);
-        out.q16[i + 2] = static_cast<int16_t>(a[i + 1]);
-        out.q16[i + 3] = static_cast<int16_t>(a[i + 3]);
-    }
-    for (int i = 0; i < kGroup; ++i) {
-        out.hi[i] = static_cast<int8_t>((a[i] + 128) >> 8);
-        out.lo[i] = static_cast<int8_t>(a[i]);
-    }
-    out.scale = step;
-    out.sum = step * static_cast<float>(sum);
+    store_words(words, a);
+    store_bytes(bytes, high);
+    store_bytes(bytes + kGroup, low);
+    *scale = !finite ? __builtin_nanf("") : zero ? 0.0f : largest / limit;
+    *sum = *scale * static_cast<float>(sum_ints(total));
 }
 
 static void quantize(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
     for (int row = begin; row < end; ++row) {
         const float* x = a.f32 + row * a.stride;
-        QuantizedGroup* groups = a.quantized + static_cast<int64_t>(row) * a.groups;
-        for (int g = group_begin; g < group_end; ++g) quantize_group(x + g * kGroup, groups[g]);
+        const int64_t first = static_cast<int64_t>(row) * a.groups;
+        for (int g = group_begin; g < group_end; ++g)
+            quantize_group(x + g * kGroup, a.words + (first + g) * kGroup, a.bytes + (first + g) * 2 * kGroup,
+                           a.scales + first + g, a.sums + first + g);
     }
 }

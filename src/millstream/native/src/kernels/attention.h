@@ -1,6 +1,6 @@
 // Attention over KV pages. Positions are cut into parts of 256 at fixed places; each part gives (max, sum, weighted values)
 // and parts are merged in order, so a row's result does not depend on how the prompt was chunked or who computed what.
-// Included only by kernels_*.cpp, inside the level's own namespace.
+// Included only by the levels' .cpp files, inside the level's own namespace.
 
 // The visible positions of row r within a part: [begin, end), relative to the part's first position; may be empty.
 struct Span {

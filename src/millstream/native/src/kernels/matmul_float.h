@@ -1,5 +1,5 @@
 // Matrix products with float weights: lanes are output rows, inputs ascending, acc = acc + w * x.
-// Included only by kernels_*.cpp, inside the level's own namespace.
+// Included only by the levels' .cpp files, inside the level's own namespace.
 
 struct HalfWeights {
     const uint16_t* p;

@@ -29,21 +29,16 @@ struct MatrixView {
     const void* mins;
 };
 
-// 32 quantised activations a = 256 * hi + lo, x ~ a * scale. In q16, each quad of inputs is in the order 0, 2, 1, 3, so
-// that a dword pairs with the even or with the odd bytes of a weight dword. sum: scale * (sum of the integers).
-struct QuantizedGroup {
-    int8_t hi[kGroup];
-    int8_t lo[kGroup];
-    int16_t q16[kGroup];
-    float scale, sum;
-};
-
-// Rows of activations [n, cols]: as f32 and quantised, one record per group so that a kernel follows one pointer per row.
+// Rows of activations [n, cols]: as f32, and quantised in groups of 32 inputs to integers a, x ~ a * scale of the group.
 struct ActivationsView {
     int cols, groups;
-    int64_t stride;  // floats between rows of f32
+    int64_t stride;   // floats between rows of f32
     float* f32;
-    QuantizedGroup* quantized;  // [n, groups]
+    int16_t* words;   // [n][groups][32]: a; each quad of inputs in the order 0, 2, 1, 3, so that a dword pairs with the even
+                      // or with the odd bytes of a weight dword
+    int8_t* bytes;    // [n][groups][2][32]: high, then low, a = 256 * high + low
+    float* scales;    // [n][groups]
+    float* sums;      // [n][groups]: scale * (sum of the integers)
 };
 
 // One piece of attention: `rows` consecutive tokens of one sequence, the `group` query heads that share one KV head, and
