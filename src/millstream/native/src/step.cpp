@@ -186,6 +186,7 @@ AttentionItem Step::attention_item(int layer, const QueryBlock& block, int kv_he
             .rows = block.rows,
             .group = group,
             .head_dim = dim,
+            .state_width = attention_state_width(dim),
             .first_position = block.first_position,
             .window = config.window,
             .scale = config.attention_scale,
@@ -232,7 +233,7 @@ void Step::attend(int layer, int thread) {
         parts = std::max(parts, item.part_end - item.part_begin);
         rows = std::max(rows, block.rows);
     }
-    const int width = ceil_div(config.head_dim, kTileRows) * kTileRows + 2;
+    const int width = attention_state_width(config.head_dim);
     const int64_t slot = int64_t{rows} * (config.heads / config.kv_heads) * width;
     const bool split = pool_.size() > 1 && parts > 1 && pairs < 4 * pool_.size() &&
                        static_cast<size_t>(slot) * static_cast<size_t>(parts) * static_cast<size_t>(pairs) *

@@ -37,6 +37,8 @@ ActivationsView ActivationBuffer::view(int cols) const {
             .sums = sums_.data()};
 }
 
+int attention_state_width(int head_dim) { return static_cast<int>(padded(padded(head_dim) + 2)); }
+
 Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {
     int q_width = 0, kv_width = 0, intermediate = 0, group = 0, head_dim = 0;
     for (const LayerConfig& l : config.layers) {
@@ -70,7 +72,7 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
     partial = Buffer<float>(kPartialFloats);
     blocks.reserve(static_cast<size_t>(n));
-    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = dims + 2;
+    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = attention_state_width(head_dim);
     for (int i = 0; i < threads; ++i) {
         attention.emplace_back(product(1, kBlockSize * dims + queries * (kPartSize + 2 * width)));
         float* page = attention.back().data();

@@ -30,6 +30,9 @@ struct QueryBlock {
     int sequence, first_token, rows, first_position;
 };
 
+// AttentionItem::state_width: whole cache lines.
+int attention_state_width(int head_dim);
+
 struct Workspace {
     Workspace(const ModelConfig& config, const Limits& limits, int threads);
 

@@ -1,10 +1,16 @@
 // Eight floats at a time, in the compilers' vector extension: the same operations in the same order at every ISA level,
-// lowered to what the level has. Included only by the levels' .cpp files, inside the level's own namespace.
+// lowered to what the level has. Where lanes never meet, FW holds as many as a register of the level. Included only by the levels' .cpp files, inside the level's own namespace.
 
 typedef float F8 __attribute__((vector_size(32)));
 typedef int32_t I8x32 __attribute__((vector_size(32)));
-typedef uint16_t H8 __attribute__((vector_size(16)));
 typedef float F4 __attribute__((vector_size(16)));
+
+#if defined(__AVX512F__)
+constexpr int kWidth = 16;
+#else
+constexpr int kWidth = 8;
+#endif
+typedef float FW __attribute__((vector_size(kWidth * 4)));
 
 #define LANES static inline __attribute__((always_inline))
 
@@ -15,6 +21,16 @@ LANES F8 load8(const float* p) {
 }
 
 LANES void store8(float* p, F8 v) { __builtin_memcpy(p, &v, sizeof v); }
+
+LANES FW load_wide(const float* p) {
+    FW v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+
+LANES FW splat_wide(float x) { return x - FW{}; }
+
+LANES void store_wide(float* p, FW v) { __builtin_memcpy(p, &v, sizeof v); }
 
 LANES F8 splat(float x) { return F8{x, x, x, x, x, x, x, x}; }
 
@@ -127,8 +143,19 @@ LANES void store_half8(uint16_t* p, F8 v) {
 }
 #endif
 
-LANES F8 load_bfloat8(const uint16_t* p) {
-    H8 h;
+// kWidth halves or bfloats as f32.
+LANES FW load_half_wide(const uint16_t* p) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<FW>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+#else
+    return load_half8(p);
+#endif
+}
+
+LANES FW load_bfloat_wide(const uint16_t* p) {
+    typedef uint16_t Halves __attribute__((vector_size(kWidth * 2)));
+    typedef uint32_t Words __attribute__((vector_size(kWidth * 4)));
+    Halves h;
     __builtin_memcpy(&h, p, sizeof h);
-    return as_float(__builtin_convertvector(h, I8x32) << 16);
+    return reinterpret_cast<FW>(__builtin_convertvector(h, Words) << 16);
 }

@@ -47,6 +47,7 @@ struct AttentionItem {
     const float* q;
     int64_t q_stride;
     int rows, group, head_dim;
+    int state_width;            // floats of a query's state: weighted values [head_dim padded to 16], maximum, sum
     int first_position;         // of row 0
     int window;                 // 0: unlimited
     float scale, softcap;       // softcap 0: none
@@ -58,7 +59,7 @@ struct AttentionItem {
     // Either the result, laid out like q …
     float* out;
     int64_t out_stride;
-    // … or, if not null, unmerged parts: [part - part_begin][row * group + head][head_dim padded to 16 + 2].
+    // … or, if not null, unmerged parts: [part - part_begin][row * group + head][state_width].
     float* partial;
 };
 
@@ -66,8 +67,8 @@ struct AttentionItem {
 struct AttentionScratch {
     float* page;    // [32 * padded head_dim]
     float* scores;  // [queries][256]
-    float* state;   // [queries][padded head_dim + 2]
-    float* part;    // [queries][padded head_dim + 2]
+    float* state;   // [queries][state_width]
+    float* part;    // [queries][state_width]
 };
 
 }  // namespace millstream
