@@ -5,7 +5,7 @@ typedef float F8 __attribute__((vector_size(32)));
 typedef int32_t I8x32 __attribute__((vector_size(32)));
 typedef float F4 __attribute__((vector_size(16)));
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(MILLSTREAM_EMULATE)
 constexpr int kWidth = 16;
 #else
 constexpr int kWidth = 8;
@@ -146,9 +146,15 @@ LANES void store_half8(uint16_t* p, F8 v) {
 // kWidth halves or bfloats as f32.
 LANES FW load_half_wide(const uint16_t* p) {
 #if defined(__AVX512F__)
-    return reinterpret_cast<FW>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return reinterpret_cast<FW>(_mm512_maskz_cvtph_ps(0xffff, halves));  // GCC warns of the plain form
 #else
-    return load_half8(p);
+    FW v;
+    for (int i = 0; i < kWidth; i += 8) {
+        const F8 part = load_half8(p + i);
+        __builtin_memcpy(reinterpret_cast<float*>(&v) + i, &part, sizeof part);
+    }
+    return v;
 #endif
 }
 
