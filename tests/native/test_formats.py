@@ -89,6 +89,30 @@ def test_zero_and_not_finite_activations() -> None:
     assert np.isfinite(found[3]).all()
 
 
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
+def test_a_bad_activation_anywhere_spoils_its_row_and_no_other(bad: float) -> None:
+    data = quantized_bytes(np.random.default_rng(1), T.Q4_1, 16, 64)
+    x = np.ones((64, 64), np.float32)
+    x[::2] = np.random.default_rng(2).standard_normal((32, 64))
+    expected = _core.matmul(int(T.Q4_1), 16, 64, data, x[1::2])
+    x[np.arange(0, 64, 2), np.arange(0, 64, 2)] = bad
+    found = _core.matmul(int(T.Q4_1), 16, 64, data, x)
+    assert np.isnan(found[::2]).all()
+    np.testing.assert_array_equal(found[1::2], expected)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+@pytest.mark.parametrize("cols", [256, 768, 2304])
+def test_any_number_of_rows_gives_the_same_bits(kind: T, cols: int) -> None:
+    """Levels choose other kernels for few and for many rows, and cut wide matrices into pieces."""
+    rng = np.random.default_rng(cols)
+    data = quantized_bytes(rng, kind, 40, cols)
+    x = rng.standard_normal((70, cols)).astype(np.float32)
+    expected = np.concatenate([_core.matmul(int(kind), 40, cols, data, x[i : i + 1]) for i in range(len(x))])
+    for rows in (*range(2, 20), 31, 64, 70):
+        np.testing.assert_array_equal(_core.matmul(int(kind), 40, cols, data, x[:rows]), expected[:rows])
+
+
 @pytest.mark.parametrize(
     ("kind", "rows", "cols", "size"),
     [

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "half.h"
+#include "kernels/half.h"
 
 namespace millstream {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ggml.h"
-#include "half.h"
+#include "kernels/half.h"
 #include "threads.h"
 
 namespace millstream {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "buffer.h"
-#include "views.h"
+#include "kernels/views.h"
 
 namespace millstream {
 

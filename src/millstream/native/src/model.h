@@ -6,7 +6,7 @@
 #include <span>
 
 #include "config.h"
-#include "kernels.h"
+#include "kernels/kernels.h"
 #include "sampler.h"
 #include "threads.h"
 #include "weights.h"

@@ -13,8 +13,18 @@ constexpr int kRowBlock = 64;
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Work per grab: enough grabs for balance, few enough to keep the counter cold.
-int chunk_size(int items, int threads, int largest) { return std::clamp(items / (threads * 8), 1, largest); }
+// Calls body(row, row_end, begin, end) for every row block and for pieces of [0, tiles), on whichever thread is free:
+// enough pieces for balance, few enough to keep the counter cold.
+template <class Body>
+void over_blocks(ThreadPool& pool, int rows, int tiles, int largest, const Body& body) {
+    const int blocks = ceil_div(rows, kRowBlock);
+    const int piece = std::clamp(tiles * blocks / (pool.size() * 16), std::min(blocks, 2), largest);
+    const int pieces = ceil_div(tiles, piece);
+    pool.for_each(blocks * pieces, 1, [&](int item, int) {
+        const int row = item / pieces * kRowBlock, begin = item % pieces * piece;
+        body(row, std::min(rows, row + kRowBlock), begin, std::min(tiles, begin + piece));
+    });
+}
 
 }  // namespace
 
@@ -92,20 +102,17 @@ void Step::add_and_norm(const float* post_norm, const float* next_norm, bool qua
 void Step::multiply(const ActivationsView& a, int rows, const Product* products, int count) {
     int tiles = 0;
     for (int i = 0; i < count; ++i) tiles += products[i].weights->tiles();
-    for (int row = 0; row < rows; row += kRowBlock) {
-        const int row_end = std::min(rows, row + kRowBlock);
-        pool_.for_each(tiles, chunk_size(tiles, pool_.size(), 16), [&](int begin, int end) {
-            int first = 0;
-            for (int i = 0; i < count; ++i) {
-                const int n = products[i].weights->tiles();
-                const int tile_begin = std::max(begin - first, 0), tile_end = std::min(end - first, n);
-                if (tile_begin < tile_end)
-                    kernels_.matmul(products[i].weights->view(), tile_begin, tile_end, a, row, row_end, products[i].out,
-                                    products[i].stride);
-                first += n;
-            }
-        });
-    }
+    over_blocks(pool_, rows, tiles, 16, [&](int row, int row_end, int begin, int end) {
+        int first = 0;
+        for (int i = 0; i < count; ++i) {
+            const int n = products[i].weights->tiles();
+            const int tile_begin = std::max(begin - first, 0), tile_end = std::min(end - first, n);
+            if (tile_begin < tile_end)
+                kernels_.matmul(products[i].weights->view(), tile_begin, tile_end, a, row, row_end, products[i].out,
+                                products[i].stride);
+            first += n;
+        }
+    });
 }
 
 void Step::attention_block(int layer, int thread) {
@@ -125,151 +132,6 @@ void Step::attention_block(int layer, int thread) {
                  w.gate.integer() || w.up.integer());
 }
 
-// Biases, head norms and rotation of q and k; k and v go to their pages.
-void Step::rotate_and_store(int layer) {
-    const auto i = static_cast<size_t>(layer);
-    const LayerConfig& config = model_.config_.layers[i];
-    const LayerWeights& w = model_.weights_.layers[i];
-    const RopeConfig& rope = model_.config_.ropes[static_cast<size_t>(config.rope)];
-    const int dim = config.head_dim, half = static_cast<int>(rope.inv_freq.size());
-    const auto rotate = rope.interleaved ? kernels_.rope_interleaved : kernels_.rope_half;
-    const float eps = model_.config_.norm_eps;
-    const int64_t page_stride = model_.kv_.page_stride(layer);
-    uint16_t* keys = model_.kv_.keys(layer);
-    uint16_t* values = model_.kv_.values(layer);
-
-    const auto prepare = [&](float* x, int heads, const std::vector<float>& norm, int token) {
-        const float* cos = work_.cos[static_cast<size_t>(config.rope)].data() + static_cast<int64_t>(token) * half;
-        const float* sin = work_.sin[static_cast<size_t>(config.rope)].data() + static_cast<int64_t>(token) * half;
-        for (int h = 0; h < heads; ++h) {
-            float* head = x + h * dim;
-            if (config.qk_norm) kernels_.rms_norm(head, norm.data(), dim, eps, head);
-            rotate(head, cos, sin, 2 * half);
-        }
-    };
-    const int n = static_cast<int>(work_.blocks.size());
-    pool_.for_each(n, 1, [&](int begin, int end) {
-        for (int b = begin; b < end; ++b) {
-            const QueryBlock& block = work_.blocks[static_cast<size_t>(b)];
-            const int32_t* table = in_.block_tables.data() + static_cast<int64_t>(block.sequence) * in_.table_width;
-            for (int r = 0; r < block.rows; ++r) {
-                const int token = block.first_token + r, position = block.first_position + r;
-                float* q = work_.q.data() + token * work_.q_stride;
-                float* k = work_.k.data() + token * work_.kv_stride;
-                float* v = work_.v.data() + token * work_.kv_stride;
-                if (config.qkv_bias) {
-                    kernels_.add(q, w.q_bias.data(), config.heads * dim);
-                    kernels_.add(k, w.k_bias.data(), config.kv_heads * dim);
-                    kernels_.add(v, w.v_bias.data(), config.kv_heads * dim);
-                }
-                prepare(q, config.heads, w.q_norm, token);
-                prepare(k, config.kv_heads, w.k_norm, token);
-                const int64_t page = table[position / kBlockSize] * page_stride;
-                const int slot = position % kBlockSize;
-                for (int h = 0; h < config.kv_heads; ++h) {
-                    const int64_t head = page + int64_t{h} * dim * kBlockSize;
-                    kernels_.store_kv(k + h * dim, v + h * dim, dim, keys + head + slot, values + head + slot * dim);
-                }
-            }
-        }
-    });
-}
-
-AttentionItem Step::attention_item(int layer, const QueryBlock& block, int kv_head) const {
-    const LayerConfig& config = model_.config_.layers[static_cast<size_t>(layer)];
-    const int group = config.heads / config.kv_heads, dim = config.head_dim;
-    const ActivationsView attended = work_.attended.view(config.heads * dim);
-    const int64_t head = int64_t{kv_head} * dim * kBlockSize, column = int64_t{kv_head} * group * dim;
-    const int last = block.first_position + block.rows - 1;
-    const int first_visible = config.window > 0 ? std::max(0, block.first_position - config.window + 1) : 0;
-    return {.q = work_.q.data() + block.first_token * work_.q_stride + column,
-            .q_stride = work_.q_stride,
-            .rows = block.rows,
-            .group = group,
-            .head_dim = dim,
-            .first_position = block.first_position,
-            .window = config.window,
-            .scale = config.attention_scale,
-            .softcap = config.softcap,
-            .block_table = in_.block_tables.data() + static_cast<int64_t>(block.sequence) * in_.table_width,
-            .keys = model_.kv_.keys(layer) + head,
-            .values = model_.kv_.values(layer) + head,
-            .page_stride = model_.kv_.page_stride(layer),
-            .part_begin = first_visible / kPartSize,
-            .part_end = last / kPartSize + 1,
-            .out = attended.f32 + block.first_token * attended.stride + column,
-            .out_stride = attended.stride,
-            .partial = nullptr};
-}
-
-// Attention of every (row block, KV head). If these are too few to keep all threads busy, parts of 256 positions are
-// computed apart and merged afterwards, in the same order and so with the same bits. The result is quantised if the next
-// product needs it.
-void Step::attend(int layer, int thread) {
-    const LayerConfig& config = model_.config_.layers[static_cast<size_t>(layer)];
-    const int blocks = static_cast<int>(work_.blocks.size()), pairs = blocks * config.kv_heads;
-    const AttentionScratch& scratch = work_.attention_scratch[static_cast<size_t>(thread)];
-    const auto item_at = [&](int pair) {
-        return attention_item(layer, work_.blocks[static_cast<size_t>(pair / config.kv_heads)], pair % config.kv_heads);
-    };
-    // One item's heads are whole activation groups, or all are quantised together afterwards.
-    const bool quantized = model_.weights_.layers[static_cast<size_t>(layer)].o.integer();
-    const ActivationsView attended = work_.attended.view(config.heads * config.head_dim);
-    const int columns = config.heads / config.kv_heads * config.head_dim;
-    const bool whole_groups = columns % kGroup == 0;
-    const auto quantize_pair = [&](int pair) {
-        if (!quantized || !whole_groups) return;
-        const QueryBlock& block = work_.blocks[static_cast<size_t>(pair / config.kv_heads)];
-        const int group = pair % config.kv_heads * (columns / kGroup);
-        kernels_.quantize(attended, block.first_token, block.first_token + block.rows, group, group + columns / kGroup);
-    };
-    const auto quantize_rest = [&] {
-        if (!quantized || whole_groups) return;
-        pool_.for_each(tokens_, 4, [&](int begin, int end) { kernels_.quantize(attended, begin, end, 0, attended.groups); });
-    };
-    int parts = 1, rows = 1;
-    for (const QueryBlock& block : work_.blocks) {
-        const AttentionItem item = attention_item(layer, block, 0);
-        parts = std::max(parts, item.part_end - item.part_begin);
-        rows = std::max(rows, block.rows);
-    }
-    const int width = ceil_div(config.head_dim, kTileRows) * kTileRows + 2;
-    const int64_t slot = int64_t{rows} * (config.heads / config.kv_heads) * width;
-    const bool split = pool_.size() > 1 && parts > 1 && pairs < 4 * pool_.size() &&
-                       static_cast<size_t>(slot) * static_cast<size_t>(parts) * static_cast<size_t>(pairs) *
-                               sizeof(float) <= work_.partial.bytes();
-    if (!split) {
-        pool_.for_each(pairs, 1, [&](int begin, int end) {
-            for (int pair = begin; pair < end; ++pair) {
-                kernels_.attend(item_at(pair), scratch);
-                quantize_pair(pair);
-            }
-        });
-        return quantize_rest();
-    }
-    pool_.for_each(pairs * parts, 1, [&](int begin, int end) {
-        for (int i = begin; i < end; ++i) {
-            AttentionItem item = item_at(i / parts);
-            const int part = i % parts;
-            if (item.part_begin + part >= item.part_end) continue;
-            const int queries = item.rows * item.group;
-            item.partial = work_.partial.data() + i / parts * parts * slot + int64_t{part} * queries * width;
-            item.part_begin += part;
-            item.part_end = item.part_begin + 1;
-            kernels_.attend(item, scratch);
-        }
-    });
-    pool_.for_each(pairs, 1, [&](int begin, int end) {
-        for (int pair = begin; pair < end; ++pair) {
-            const AttentionItem item = item_at(pair);
-            kernels_.merge_parts(work_.partial.data() + int64_t{pair} * parts * slot, item.part_end - item.part_begin, item,
-                                 scratch);
-            quantize_pair(pair);
-        }
-    });
-    quantize_rest();
-}
-
 // out = down(activation(gate) * up). Two tiles of gate and up at a time: their 32 outputs are one activation group.
 void Step::mlp_block(int layer) {
     const auto i = static_cast<size_t>(layer);
@@ -277,19 +139,15 @@ void Step::mlp_block(int layer) {
     const LayerWeights& w = model_.weights_.layers[i];
     const ActivationsView normed = work_.normed.view(hidden_), gate = work_.gate.view(config.intermediate);
     const auto activate = config.gelu ? kernels_.gelu_tanh_mul : kernels_.silu_mul;
-    const int pairs = ceil_div(w.gate.tiles(), 2);
-    for (int row = 0; row < tokens_; row += kRowBlock) {
-        const int row_end = std::min(tokens_, row + kRowBlock);
-        pool_.for_each(pairs, chunk_size(pairs, pool_.size(), 8), [&](int begin, int end) {
-            const int tile_end = std::min(end * 2, w.gate.tiles());
-            kernels_.matmul(w.gate.view(), begin * 2, tile_end, normed, row, row_end, gate.f32, gate.stride);
-            kernels_.matmul(w.up.view(), begin * 2, tile_end, normed, row, row_end, work_.up.data(), work_.up_stride);
-            const int column = begin * kGroup, n = std::min(config.intermediate, end * kGroup) - column;
-            for (int t = row; t < row_end; ++t)
-                activate(gate.f32 + t * gate.stride + column, work_.up.data() + t * work_.up_stride + column, n);
-            if (w.down.integer()) kernels_.quantize(gate, row, row_end, begin, end);
-        });
-    }
+    over_blocks(pool_, tokens_, ceil_div(w.gate.tiles(), 2), 8, [&](int row, int row_end, int begin, int end) {
+        const int tile_end = std::min(end * 2, w.gate.tiles());
+        kernels_.matmul(w.gate.view(), begin * 2, tile_end, normed, row, row_end, gate.f32, gate.stride);
+        kernels_.matmul(w.up.view(), begin * 2, tile_end, normed, row, row_end, work_.up.data(), work_.up_stride);
+        const int column = begin * kGroup, n = std::min(config.intermediate, end * kGroup) - column;
+        for (int t = row; t < row_end; ++t)
+            activate(gate.f32 + t * gate.stride + column, work_.up.data() + t * work_.up_stride + column, n);
+        if (w.down.integer()) kernels_.quantize(gate, row, row_end, begin, end);
+    });
     const Product down{&w.down, work_.out.data(), work_.x_stride};
     multiply(gate, tokens_, &down, 1);
 

@@ -19,6 +19,14 @@ private:
         int64_t stride;
     };
 
+    // How a layer's attention is shared out. A pair is a row block and a KV head.
+    struct AttentionPlan {
+        int layer, pairs;
+        int parts = 1;            // of 256 positions, the most of any pair
+        int64_t part_floats = 0;  // room for one unmerged part of a pair
+        bool split = false, quantize_pairs = false;
+    };
+
     void embed();
     void attention_block(int layer, int thread);
     void mlp_block(int layer);
@@ -31,6 +39,11 @@ private:
     void multiply(const ActivationsView& a, int rows, const Product* products, int count);
     void rotate_and_store(int layer);
     void attend(int layer, int thread);
+    AttentionPlan plan_attention(int layer) const;
+    void attend_whole(const AttentionPlan& plan, const AttentionScratch& scratch);
+    void attend_split(const AttentionPlan& plan, const AttentionScratch& scratch);
+    void quantize_attended(const AttentionPlan& plan, int pair);
+    AttentionItem item_of(const AttentionPlan& plan, int pair) const;
     void add_and_norm(const float* post_norm, const float* next_norm, bool quantize);
     void norm_rows(int begin, int end, const float* weight, bool quantize);
     AttentionItem attention_item(int layer, const QueryBlock& block, int kv_head) const;

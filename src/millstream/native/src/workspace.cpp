@@ -20,12 +20,24 @@ size_t product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_ca
 }  // namespace
 
 ActivationBuffer::ActivationBuffer(int n, int width)
-    : f32_(product(n, padded(width))), quantized_(product(n, width / kGroup)) {}
+    : f32_(product(n, padded(width))),
+      words_(product(n, width)),
+      bytes_(product(n, int64_t{2} * width)),
+      scales_(product(n, width / kGroup)),
+      sums_(product(n, width / kGroup)) {}
 
 ActivationsView ActivationBuffer::view(int cols) const {
-    return {.cols = cols, .groups = cols / kGroup, .stride = padded(cols), .f32 = f32_.data(),
-            .quantized = quantized_.data()};
+    return {.cols = cols,
+            .groups = cols / kGroup,
+            .stride = padded(cols),
+            .f32 = f32_.data(),
+            .words = words_.data(),
+            .bytes = bytes_.data(),
+            .scales = scales_.data(),
+            .sums = sums_.data()};
 }
+
+int attention_state_width(int head_dim) { return static_cast<int>(padded(padded(head_dim) + 2)); }
 
 Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {
     int q_width = 0, kv_width = 0, intermediate = 0, group = 0, head_dim = 0;
@@ -60,7 +72,7 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
     partial = Buffer<float>(kPartialFloats);
     blocks.reserve(static_cast<size_t>(n));
-    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = dims + 2;
+    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = attention_state_width(head_dim);
     for (int i = 0; i < threads; ++i) {
         attention.emplace_back(product(1, kBlockSize * dims + queries * (kPartSize + 2 * width)));
         float* page = attention.back().data();

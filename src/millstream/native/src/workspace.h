@@ -7,7 +7,7 @@
 #include "buffer.h"
 #include "config.h"
 #include "sampler.h"
-#include "views.h"
+#include "kernels/views.h"
 
 namespace millstream {
 
@@ -20,13 +20,18 @@ public:
 
 private:
     Buffer<float> f32_;
-    Buffer<QuantizedGroup> quantized_;
+    Buffer<int16_t> words_;
+    Buffer<int8_t> bytes_;
+    Buffer<float> scales_, sums_;
 };
 
 // Consecutive new tokens of one sequence that attention handles together.
 struct QueryBlock {
     int sequence, first_token, rows, first_position;
 };
+
+// AttentionItem::state_width: whole cache lines.
+int attention_state_width(int head_dim);
 
 struct Workspace {
     Workspace(const ModelConfig& config, const Limits& limits, int threads);

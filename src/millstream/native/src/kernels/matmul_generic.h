@@ -1,11 +1,11 @@
 // Integer matrix products in portable C++: the reference that every other level equals bit for bit.
-// Included only by kernels_*.cpp, inside the level's own namespace.
+// Included only by the levels' .cpp files, inside the level's own namespace.
 
 LANES float load_scale(const void* scales, bool half, int64_t i) {
     return half ? half_to_float(static_cast<const uint16_t*>(scales)[i]) : static_cast<const float*>(scales)[i];
 }
 
-// Position of input j of a quad within q16 (see QuantizedGroup).
+// Position of input j of a quad within its four words (see ActivationsView).
 LANES int quad_order(int j) { return j == 1 ? 2 : j == 2 ? 1 : j; }
 
 // dots[lane] = sum over quads [begin, end) of one group's weights times activations.
@@ -41,24 +41,25 @@ static void matmul_tile(const MatrixView& w, int tile, const ActivationsView& a,
     for (int g = 0; g < w.groups; ++g) {
         const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
         const uint8_t* bytes = w.data + group * (kU4 ? kTileRows * kGroup / 2 : kTileRows * kGroup);
-        const QuantizedGroup& x = a.quantized[static_cast<int64_t>(row) * a.groups + g];
+        const int64_t at = static_cast<int64_t>(row) * a.groups + g;
+        const int16_t* x = a.words + at * kGroup;
         for (int part = 0; part < (kSplit ? 2 : 1); ++part) {
             int32_t dots[kTileRows];
             if constexpr (kU4) {
-                dot_u4(bytes, x.q16, dots);
+                dot_u4(bytes, x, dots);
             } else {
                 const auto* weights = reinterpret_cast<const int8_t*>(bytes);
-                dot_i8(weights, x.q16, kSplit ? part * 4 : 0, kSplit ? part * 4 + 4 : 8, dots);
+                dot_i8(weights, x, kSplit ? part * 4 : 0, kSplit ? part * 4 + 4 : 8, dots);
             }
             const int64_t scale_base = (kSplit ? group * 2 + part : group) * kTileRows;
             for (int lane = 0; lane < kTileRows; ++lane) {
-                const float factor = load_scale(w.scales, w.half_scales, scale_base + lane) * x.scale;
+                const float factor = load_scale(w.scales, w.half_scales, scale_base + lane) * a.scales[at];
                 acc[lane] = acc[lane] + static_cast<float>(dots[lane]) * factor;
             }
         }
         if (!w.mins) continue;
         for (int lane = 0; lane < kTileRows; ++lane)
-            acc_min[lane] = acc_min[lane] + load_scale(w.mins, w.half_scales, group * kTileRows + lane) * x.sum;
+            acc_min[lane] = acc_min[lane] + load_scale(w.mins, w.half_scales, group * kTileRows + lane) * a.sums[at];
     }
     for (int lane = 0; lane < kTileRows; ++lane) out[lane] = w.mins ? acc[lane] + acc_min[lane] : acc[lane];
 }

@@ -1,29 +1,41 @@
 // Elementwise kernels: exp and tanh, norms, gated activations, rotary embedding, activation quantisation.
-// Included only by kernels_*.cpp, inside the level's own namespace.
+// Included only by the levels' .cpp files, inside the level's own namespace.
 
-// e^x. Cody-Waite reduction to |r| <= ln(2) / 2, then a degree-6 polynomial (Cephes expf); below 2 ulp. Results under
-// 2^-126 become zero, results over the largest float become infinity, NaN stays NaN.
-LANES F8 exp8(F8 x) {
-    const F8 clamped = min8(max8(x, splat(-87.0f)), splat(88.7f));
+// e^x = 2^n * mantissa. Cody-Waite reduction to |r| <= ln(2) / 2, then a degree-6 polynomial (Cephes expf, in
+// pairs of terms: a shorter chain of dependent operations); below 2 ulp.
+struct Exponential {
+    F8 mantissa;
+    I8x32 n;
+};
+
+LANES Exponential reduce_exp(F8 x) {
     const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-    const F8 shifted = clamped * splat(1.44269504088896341f) + magic;
+    const F8 shifted = x * splat(1.44269504088896341f) + magic;
     const F8 n = shifted - magic;
-    const F8 r = (clamped - n * splat(0.693359375f)) - n * splat(-2.12194440e-4f);
-    F8 p = splat(1.9875691500e-4f);
-    p = p * r + splat(1.3981999507e-3f);
-    p = p * r + splat(8.3334519073e-3f);
-    p = p * r + splat(4.1665795894e-2f);
-    p = p * r + splat(1.6666665459e-1f);
-    p = p * r + splat(5.0000001201e-1f);
-    p = (p * (r * r) + r) + splat(1.0f);
-    // n may be 128: scale in two steps.
-    const I8x32 k = as_int(shifted) - as_int(magic);
-    const I8x32 half = k >> 1;
-    F8 result = p * as_float((half + splat_int(127)) << 23);
-    result = result * as_float((k - half + splat_int(127)) << 23);
-    result = select(x < splat(-87.0f), splat(0.0f), result);
-    result = select(x > splat(88.7f), splat(__builtin_inff()), result);
-    return select(x == x, result, x);
+    const F8 r = (x - n * splat(0.693359375f)) - n * splat(-2.12194440e-4f);
+    const F8 r2 = r * r;
+    const F8 p5 = r * splat(1.9875691500e-4f) + splat(1.3981999507e-3f);
+    const F8 p3 = r * splat(8.3334519073e-3f) + splat(4.1665795894e-2f);
+    const F8 p1 = r * splat(1.6666665459e-1f) + splat(5.0000001201e-1f);
+    const F8 p = (p5 * r2 + p3) * r2 + p1;
+    return {(p * r2 + r) + splat(1.0f), as_int(shifted) - as_int(magic)};
+}
+
+LANES F8 power_of_two(I8x32 n) { return as_float((n + splat_int(127)) << 23); }
+
+// e^x. Results under 2^-126 become zero, results over the largest float infinity, NaN stays NaN (max8 and min8 give
+// their second operand then).
+LANES F8 exp8(F8 x) {
+    const Exponential e = reduce_exp(min8(splat(89.0f), max8(splat(-87.0f), x)));
+    const I8x32 half = e.n >> 1;  // n may be 128: scale in two steps
+    const F8 result = e.mantissa * power_of_two(half) * power_of_two(e.n - half);
+    return select(x < splat(-87.0f), splat(0.0f), result);
+}
+
+// e^x for x <= 0 or NaN: the same bits with less work.
+LANES F8 exp8_of_negative(F8 x) {
+    const Exponential e = reduce_exp(max8(splat(-87.0f), x));
+    return select(x < splat(-87.0f), splat(0.0f), e.mantissa * power_of_two(e.n));
 }
 
 // tanh x: odd polynomial near zero (Cephes tanhf), else from e^2|x|.
@@ -131,50 +143,42 @@ static void store_kv(const float* k, const float* v, int dims, uint16_t* key, ui
 }
 
 // One group of 32: scale = max|x| / 32512, integers to nearest (ties to even).
-static void quantize_group(const float* x, QuantizedGroup& out) {
+static void quantize_group(const float* x, int16_t* words, int8_t* bytes, float* scale, float* sum) {
     F8 v[4];
-    for (int i = 0; i < 4; ++i) v[i] = load8(x + 8 * i);
-    const F8 m = max8(max8(abs8(v[0]), abs8(v[1])), max8(abs8(v[2]), abs8(v[3])));
-    const float largest = max16(m, m);
-    // Zero for finite inputs, else NaN: a group that is not finite must not turn into numbers.
-    const F8 zeros = ((v[0] * splat(0.0f) + v[1] * splat(0.0f)) + v[2] * splat(0.0f)) + v[3] * splat(0.0f);
-    const float poison = sum16(zeros, zeros);
-    // Below 1e-30 the inverse would overflow; such a group is zero for every practical purpose.
-    const bool zero = !(largest > 1e-30f);
-    const float inverse = zero ? 0.0f : static_cast<float>(kMaxActivation) / largest;
-    const float step = (zero ? 0.0f : largest / static_cast<float>(kMaxActivation)) + poison;
+    I8x32 bits = splat_int(0);
+    for (int i = 0; i < 4; ++i) {
+        v[i] = load8(x + 8 * i);
+        const I8x32 magnitude = as_int(abs8(v[i]));
+        bits = magnitude > bits ? magnitude : bits;
+    }
+    const float largest = max_magnitude(bits);
+    // A group that is not finite must not turn into numbers: its scale is NaN. One below 1e-30, where the inverse would
+    // overflow, is zero for every practical purpose.
+    const bool finite = largest < __builtin_inff(), zero = !(largest > 1e-30f);
     const float limit = static_cast<float>(kMaxActivation);
-    const F8 magic = splat(12582912.0f);
-    int32_t a[kGroup];
-    I8x32 total = splat_int(0);
+    const float inverse = zero ? 0.0f : limit / largest;
+    const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    I8x32 a[4], high[4], low[4], total = splat_int(0);
     for (int i = 0; i < 4; ++i) {
         const F8 scaled = min8(max8(v[i] * splat(inverse), splat(-limit)), splat(limit));
-        const I8x32 n = as_int(scaled + magic) - as_int(magic);
-        total = total + n;
-        __builtin_memcpy(a + 8 * i, &n, sizeof n);
+        a[i] = as_int(scaled + magic) - as_int(magic);
+        high[i] = (a[i] + splat_int(128)) >> 8;
+        low[i] = a[i] - (high[i] << 8);
+        total = total + a[i];
     }
-    int32_t sums[8];
-    __builtin_memcpy(sums, &total, sizeof total);
-    int32_t sum = 0;
-    for (int i = 0; i < 8; ++i) sum += sums[i];
-    for (int i = 0; i < kGroup; i += 4) {
-        out.q16[i] = static_cast<int16_t>(a[i]);
-        out.q16[i + 1] = static_cast<int16_t>(a[i + 2]);
-        out.q16[i + 2] = static_cast<int16_t>(a[i + 1]);
-        out.q16[i + 3] = static_cast<int16_t>(a[i + 3]);
-    }
-    for (int i = 0; i < kGroup; ++i) {
-        out.hi[i] = static_cast<int8_t>((a[i] + 128) >> 8);
-        out.lo[i] = static_cast<int8_t>(a[i]);
-    }
-    out.scale = step;
-    out.sum = step * static_cast<float>(sum);
+    store_words(words, a);
+    store_bytes(bytes, high);
+    store_bytes(bytes + kGroup, low);
+    *scale = !finite ? __builtin_nanf("") : zero ? 0.0f : largest / limit;
+    *sum = *scale * static_cast<float>(sum_ints(total));
 }
 
 static void quantize(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
     for (int row = begin; row < end; ++row) {
         const float* x = a.f32 + row * a.stride;
-        QuantizedGroup* groups = a.quantized + static_cast<int64_t>(row) * a.groups;
-        for (int g = group_begin; g < group_end; ++g) quantize_group(x + g * kGroup, groups[g]);
+        const int64_t first = static_cast<int64_t>(row) * a.groups;
+        for (int g = group_begin; g < group_end; ++g)
+            quantize_group(x + g * kGroup, a.words + (first + g) * kGroup, a.bytes + (first + g) * 2 * kGroup,
+                           a.scales + first + g, a.sums + first + g);
     }
 }

@@ -29,21 +29,16 @@ struct MatrixView {
     const void* mins;
 };
 
-// 32 quantised activations a = 256 * hi + lo, x ~ a * scale. In q16, each quad of inputs is in the order 0, 2, 1, 3, so
-// that a dword pairs with the even or with the odd bytes of a weight dword. sum: scale * (sum of the integers).
-struct QuantizedGroup {
-    int8_t hi[kGroup];
-    int8_t lo[kGroup];
-    int16_t q16[kGroup];
-    float scale, sum;
-};
-
-// Rows of activations [n, cols]: as f32 and quantised, one record per group so that a kernel follows one pointer per row.
+// Rows of activations [n, cols]: as f32, and quantised in groups of 32 inputs to integers a, x ~ a * scale of the group.
 struct ActivationsView {
     int cols, groups;
-    int64_t stride;  // floats between rows of f32
+    int64_t stride;   // floats between rows of f32
     float* f32;
-    QuantizedGroup* quantized;  // [n, groups]
+    int16_t* words;   // [n][groups][32]: a; each quad of inputs in the order 0, 2, 1, 3, so that a dword pairs with the even
+                      // or with the odd bytes of a weight dword
+    int8_t* bytes;    // [n][groups][2][32]: high, then low, a = 256 * high + low
+    float* scales;    // [n][groups]
+    float* sums;      // [n][groups]: scale * (sum of the integers)
 };
 
 // One piece of attention: `rows` consecutive tokens of one sequence, the `group` query heads that share one KV head, and
@@ -52,6 +47,7 @@ struct AttentionItem {
     const float* q;
     int64_t q_stride;
     int rows, group, head_dim;
+    int state_width;            // floats of a query's state: weighted values [head_dim padded to 16], maximum, sum
     int first_position;         // of row 0
     int window;                 // 0: unlimited
     float scale, softcap;       // softcap 0: none
@@ -63,7 +59,7 @@ struct AttentionItem {
     // Either the result, laid out like q …
     float* out;
     int64_t out_stride;
-    // … or, if not null, unmerged parts: [part - part_begin][row * group + head][head_dim padded to 16 + 2].
+    // … or, if not null, unmerged parts: [part - part_begin][row * group + head][state_width].
     float* partial;
 };
 
@@ -71,8 +67,8 @@ struct AttentionItem {
 struct AttentionScratch {
     float* page;    // [32 * padded head_dim]
     float* scores;  // [queries][256]
-    float* state;   // [queries][padded head_dim + 2]
-    float* part;    // [queries][padded head_dim + 2]
+    float* state;   // [queries][state_width]
+    float* part;    // [queries][state_width]
 };
 
 }  // namespace millstream

@@ -10,7 +10,7 @@ namespace {
 
 #include "matmul_avx2.h"
 
-#include "kernels_table.h"
+#include "table.h"
 }  // namespace
 
 extern const Kernels kAvx2Kernels;

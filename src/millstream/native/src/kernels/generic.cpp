@@ -8,7 +8,7 @@ namespace {
 
 #include "matmul_generic.h"
 
-#include "kernels_table.h"
+#include "table.h"
 }  // namespace
 
 extern const Kernels kGenericKernels;

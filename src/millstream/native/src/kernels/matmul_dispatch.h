@@ -1,5 +1,5 @@
 // The matmul entry of the table: chooses by format. Expects matmul_u4, matmul_i8 and matmul_i8g16 of the level.
-// Included only by kernels_*.cpp, inside the level's own namespace.
+// Included only by the levels' .cpp files, inside the level's own namespace.
 
 static void matmul(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                    int row_end, float* out, int64_t out_stride) {

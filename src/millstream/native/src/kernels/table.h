@@ -1,4 +1,4 @@
-// Body of kernels_*.cpp: everything here is compiled once per ISA level in the level's own (unnamed) namespace, so the
+// Body of the levels' .cpp files: everything here is compiled once per ISA level in the level's own (unnamed) namespace, so the
 // linker can never merge code of different levels.
 
 #include "elementwise.h"

@@ -1,0 +1,31 @@
+// Kernels for AMX int8: blocks of 16 rows on the tile unit, the rest as at the level of AVX-512.
+#if !defined(MILLSTREAM_EMULATE)
+#include <immintrin.h>
+#endif
+
+#include "half.h"
+#include "kernels.h"
+
+namespace millstream {
+namespace {
+#include "lanes.h"
+
+#include "vnni.h"
+
+#include "matmul_vnni.h"
+
+#include "tiles.h"
+
+#include "matmul_amx.h"
+
+static constexpr auto matmul_u4 = multiply_amx<Format::U4>;
+static constexpr auto matmul_i8 = multiply_amx<Format::I8>;
+static constexpr auto matmul_i8g16 = multiply_amx<Format::I8G16>;
+
+#include "table.h"
+}  // namespace
+
+extern const Kernels kAmxKernels;
+const Kernels kAmxKernels = table("amx");
+
+}  // namespace millstream

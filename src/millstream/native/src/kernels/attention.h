@@ -1,0 +1,248 @@
+// Attention over KV pages. Positions are cut into parts of 256 at fixed places; each part gives (max, sum, weighted values)
+// and parts are merged in order, so a row's result does not depend on how the prompt was chunked or who computed what.
+// Included only by the levels' .cpp files, inside the level's own namespace.
+
+// The visible positions of row r within a part: [begin, end), relative to the part's first position; may be empty.
+struct Span {
+    int begin, end;
+};
+
+LANES Span visible(const AttentionItem& item, int row, int part) {
+    const int position = item.first_position + row;
+    const int start = part * kPartSize;
+    int begin = item.window > 0 && position - item.window + 1 > start ? position - item.window + 1 - start : 0;
+    int end = position + 1 - start;
+    if (end < 0) end = 0;
+    if (end > kPartSize) end = kPartSize;
+    if (begin > end) begin = end;
+    return {begin, end};
+}
+
+LANES int padded16(int n) { return (n + 15) / 16 * 16; }
+
+// Pages are converted to f32 once if more query vectors share them than are multiplied at a time.
+constexpr int kQueriesToConvert = kRowsAtOnce + 1;
+
+constexpr int kSlice = 16;  // dimensions between requests for memory
+
+// Asks for [begin, end) of halves that are needed soon; p may be null.
+LANES void prefetch_halves(const uint16_t* p, int begin, int end) {
+    if (!p) return;
+    for (int i = begin; i < end; i += 32) __builtin_prefetch(p + i, 0, 2);
+}
+
+// to[i] = from[i] as f32.
+static void load_halves(const uint16_t* from, int n, float* to) {
+    int i = 0;
+    for (; i + 8 <= n; i += 8) store8(to + i, load_half8(from + i));
+    for (; i < n; ++i) to[i] = half_to_float(from[i]);
+}
+
+// scores[query][0..32) += q . k for dimensions [begin, end) of one page of keys [dim][32].
+template <class Keys>
+static void score_page(const AttentionItem& item, Keys keys, int begin, int end, float* scores) {
+    const int queries = item.rows * item.group;
+    for (int at = 0; at < queries; at += kRowsAtOnce) {
+        const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
+        const float* q[kRowsAtOnce];
+        for (int i = 0; i < n; ++i)
+            q[i] = item.q + (at + i) / item.group * item.q_stride + (at + i) % item.group * item.head_dim;
+        multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, scores + at * kPartSize, kPartSize);
+    }
+}
+
+// The page at index `page` of a part; null if the part has no such page or no row of the item sees it.
+static const uint16_t* page_of(const AttentionItem& item, const uint16_t* base, int part, int page) {
+    const int pages = kPartSize / kBlockSize;
+    if (page >= pages || (part * pages + page) * kBlockSize >= item.first_position + item.rows) return nullptr;
+    return base + item.block_table[part * pages + page] * item.page_stride;
+}
+
+// scores[query][position in part] = q . k, for every page that any row sees. With few queries it is memory that takes time:
+// the values of this part are asked for meanwhile, and the keys of the next part while values are weighed, a few lines at a
+// time.
+static void score_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
+    const int queries = item.rows * item.group, dim = item.head_dim;
+    const int first = visible(item, 0, part).begin;               // windows move right with the row, so row 0
+    const int last = visible(item, item.rows - 1, part).end;      // sees the first position, the last row the last
+    for (int page = first / kBlockSize; page * kBlockSize < last; ++page) {
+        const uint16_t* keys = page_of(item, item.keys, part, page);
+        float* scores = scratch.scores + page * kBlockSize;
+        for (int i = 0; i < queries; ++i)
+            for (int j = 0; j < kBlockSize; ++j) scores[i * kPartSize + j] = 0.0f;
+        if (queries >= kQueriesToConvert) {
+            load_halves(keys, dim * kBlockSize, scratch.page);
+            score_page(item, FloatWeights{scratch.page}, 0, dim, scores);
+            continue;
+        }
+        const uint16_t* values = page_of(item, item.values, part, page);
+        for (int begin = 0; begin < dim; begin += kSlice) {
+            const int end = dim - begin < kSlice ? dim : begin + kSlice;
+            prefetch_halves(values, begin * kBlockSize, end * kBlockSize);
+            score_page(item, HalfWeights{keys}, begin, end, scores);
+        }
+    }
+}
+
+// Turns one query's scores of a part into weights e^(s - max), zero where not visible. Sets max and sum.
+static void soften(const AttentionItem& item, Span span, float* scores, float* max, float* sum) {
+    const F8 lowest = splat(-__builtin_inff());
+    const int begin = span.begin / 16 * 16, end = (span.end + 15) / 16 * 16;
+    for (int i = begin; i < end; i += 8) {
+        F8 s = load8(scores + i) * splat(item.scale);
+        if (item.softcap > 0.0f) s = softcap8(s, item.softcap);
+        store8(scores + i, s);
+    }
+    for (int i = begin; i < span.begin; ++i) scores[i] = -__builtin_inff();
+    for (int i = span.end; i < end; ++i) scores[i] = -__builtin_inff();
+    F8 m0 = lowest, m1 = lowest;
+    for (int i = begin; i < end; i += 16) {
+        m0 = max8(load8(scores + i), m0);
+        m1 = max8(load8(scores + i + 8), m1);
+    }
+    const float largest = max16(m0, m1);
+    F8 s0 = splat(0.0f), s1 = splat(0.0f);
+    for (int i = begin; i < end; i += 16) {
+        const F8 a = exp8_of_negative(load8(scores + i) - splat(largest));
+        const F8 b = exp8_of_negative(load8(scores + i + 8) - splat(largest));
+        store8(scores + i, a);
+        store8(scores + i + 8, b);
+        s0 = s0 + a;
+        s1 = s1 + b;
+    }
+    *max = largest;
+    *sum = sum16(s0, s1);
+}
+
+// page[position][padded dims] = values of positions [begin, end) of one page as f32.
+static void load_values(const uint16_t* values, int dims, int begin, int end, float* page) {
+    const int stride = padded16(dims);
+    for (int p = begin; p < end; ++p) {
+        load_halves(values + p * dims, dims, page + p * stride);
+        for (int i = dims; i < stride; ++i) page[p * stride + i] = 0.0f;
+    }
+}
+
+// Adds dimensions [d, d_end) of one page, whose first position is `start` within the part, to scratch.part. Rows of `values`
+// are as long as the padded dimensions.
+template <class Values>
+static void weigh_page(const AttentionItem& item, int part, int start, Values values, int d, int d_end,
+                       const AttentionScratch& scratch) {
+    const int queries = item.rows * item.group, dims = padded16(item.head_dim), width = item.state_width;
+    for (int at = 0; at < queries; at += kRowsAtOnce) {
+        const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
+        const float* weights[kRowsAtOnce];
+        int begin[kRowsAtOnce], end[kRowsAtOnce];
+        int common_begin = 0, common_end = kBlockSize;
+        for (int i = 0; i < n; ++i) {
+            const Span span = visible(item, (at + i) / item.group, part);
+            weights[i] = scratch.scores + (at + i) * kPartSize + start;
+            begin[i] = span.begin > start ? span.begin - start : 0;
+            end[i] = span.end - start < kBlockSize ? span.end - start : kBlockSize;
+            common_begin = begin[i] > common_begin ? begin[i] : common_begin;
+            common_end = end[i] < common_end ? end[i] : common_end;
+        }
+        float* acc = scratch.part + at * width + d;
+        const auto add = [&](int first, int count, int from, int to) {
+            multiply_add_rows(weights + first, count, Values{values.p + d}, dims, from, to, d_end - d, acc + first * width,
+                              width);
+        };
+        if (common_begin >= common_end) {
+            for (int i = 0; i < n; ++i) add(i, 1, begin[i], end[i]);
+            continue;
+        }
+        for (int i = 0; i < n; ++i)
+            if (begin[i] < common_begin) add(i, 1, begin[i], common_begin);
+        add(0, n, common_begin, common_end);
+        for (int i = 0; i < n; ++i)
+            if (common_end < end[i]) add(i, 1, common_end, end[i]);
+    }
+}
+
+// part[query] = {acc[padded dims], max, sum} of one part. Positions outside a row's span are never read: other
+// sequences may have left anything there.
+static void weigh_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
+    const int queries = item.rows * item.group;
+    const int dims = padded16(item.head_dim), width = item.state_width;
+    for (int i = 0; i < queries; ++i) {
+        const Span span = visible(item, i / item.group, part);
+        float* state = scratch.part + i * width;
+        for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
+        if (span.begin < span.end)
+            soften(item, span, scratch.scores + i * kPartSize, state + dims, state + dims + 1);
+    }
+    const int first = visible(item, 0, part).begin, last = visible(item, item.rows - 1, part).end;
+    for (int page = first / kBlockSize; page * kBlockSize < last; ++page) {
+        const int start = page * kBlockSize;
+        const int page_begin = first > start ? first - start : 0;
+        const int page_end = last - start < kBlockSize ? last - start : kBlockSize;
+        const uint16_t* values = page_of(item, item.values, part, page);
+        if (queries >= kQueriesToConvert || item.head_dim % 16 != 0) {
+            load_values(values, item.head_dim, page_begin, page_end, scratch.page);
+            weigh_page(item, part, start, FloatWeights{scratch.page}, 0, dims, scratch);
+            continue;
+        }
+        const uint16_t* next = page_of(item, item.keys, part + 1, page);
+        for (int d = 0; d < dims; d += kSlice) {
+            prefetch_halves(next, d * kBlockSize, (d + kSlice) * kBlockSize);
+            weigh_page(item, part, start, HalfWeights{values}, d, d + kSlice, scratch);
+        }
+    }
+}
+
+// state = state merged with the next part; both {acc[dims], max, sum}. A state with sum 0 is empty.
+static void fold_part(float* state, const float* part, int dims) {
+    float *max = state + dims, *sum = max + 1;
+    const float part_max = part[dims], part_sum = part[dims + 1];
+    if (part_sum == 0.0f) return;
+    if (*sum == 0.0f) {
+        for (int i = 0; i < dims + 2; ++i) state[i] = part[i];
+        return;
+    }
+    const float largest = part_max > *max ? part_max : *max;
+    float factors[8];
+    store8(factors, exp8(F8{*max - largest, part_max - largest}));
+    const float old_factor = factors[0], new_factor = factors[1];
+    *max = largest;
+    *sum = *sum * old_factor + part_sum * new_factor;
+    for (int i = 0; i < dims; ++i) state[i] = state[i] * old_factor + part[i] * new_factor;
+}
+
+static void write_result(const AttentionItem& item, int query, const float* state) {
+    float* out = item.out + query / item.group * item.out_stride + query % item.group * item.head_dim;
+    const float sum = state[padded16(item.head_dim) + 1];
+    for (int d = 0; d < item.head_dim; ++d) out[d] = state[d] / sum;
+}
+
+static void attend(const AttentionItem& item, const AttentionScratch& scratch) {
+    const int queries = item.rows * item.group;
+    const int dims = padded16(item.head_dim), width = item.state_width;
+    if (!item.partial)
+        for (int i = 0; i < queries; ++i) scratch.state[i * width + dims + 1] = 0.0f;
+    for (int part = item.part_begin; part < item.part_end; ++part) {
+        score_part(item, part, scratch);
+        weigh_part(item, part, scratch);
+        for (int i = 0; i < queries; ++i) {
+            const float* result = scratch.part + i * width;
+            if (item.partial) {
+                float* to = item.partial + (static_cast<int64_t>(part - item.part_begin) * queries + i) * width;
+                for (int d = 0; d < dims + 2; ++d) to[d] = result[d];
+            } else {
+                fold_part(scratch.state + i * width, result, dims);
+            }
+        }
+    }
+    if (!item.partial)
+        for (int i = 0; i < queries; ++i) write_result(item, i, scratch.state + i * width);
+}
+
+static void merge_parts(const float* partial, int parts, const AttentionItem& item, const AttentionScratch& scratch) {
+    const int queries = item.rows * item.group;
+    const int dims = padded16(item.head_dim), width = item.state_width;
+    for (int i = 0; i < queries; ++i) {
+        scratch.state[dims + 1] = 0.0f;
+        for (int part = 0; part < parts; ++part)
+            fold_part(scratch.state, partial + (static_cast<int64_t>(part) * queries + i) * width, dims);
+        write_result(item, i, scratch.state);
+    }
+}
