@@ -59,7 +59,7 @@ def test_every_schedule_tells_the_same(work: list[tuple[list[int], int, int | No
     for request in requests:
         engine.add(request)
     deltas = drain(engine)
-    assert engine.scheduler.pool.used == 0
+    assert engine.scheduler.stats().kv_blocks_used == 0
     for request in requests:
         told = deltas[request.id]
         assert scores_of(told) == expected_scores(request)
