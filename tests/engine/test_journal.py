@@ -122,7 +122,7 @@ def test_readers_see_each_token_once_whatever_crashes(actions: list[tuple[str, i
         deltas = engine.seen[name]
         assert len({delta.cached_tokens for delta in deltas}) == 1
         assert engine.scores(name) == expected_scores(asked[name])
-        assert all(delta.tokens or delta.prompt_logprobs for delta in deltas[1:]), "prefill is announced once"
+        assert all(each.tokens or each.prompt_logprobs or each.finish for each in deltas[1:]), "prefill is told once"
 
 
 def test_the_cause_is_found_among_others_and_the_others_go_on() -> None:

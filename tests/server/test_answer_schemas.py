@@ -262,20 +262,21 @@ def test_models(headers: dict[str, str], client: TestClient, judge: Judge) -> No
 def test_health(engine: ScriptedEngine, client: TestClient, judge: Judge) -> None:
     states: list[Any] = [
         EngineStats(),
-        EngineStats(running=1, waiting=1, wait_reason="no room"),
+        EngineStats(running=1, waiting=1, waits={"kv_cache": 1}),
         EngineStats(running=1, idle_seconds=1000),
         engine_failed("gone"),
     ]
     statuses = []
     for state in states:
         engine.answer = state
-        answer = client.get("/health")
-        statuses.append(answer.status_code)
-        judge.check("GET", "/health", answer.status_code, answer.json())
-    assert statuses == [200, 200, 503, 503]
+        for path in ("/health", "/ready"):
+            answer = client.get(path)
+            statuses.append(answer.status_code)
+            judge.check("GET", path, answer.status_code, answer.json())
+    assert statuses == [200, 200, 200, 200, 200, 503, 200, 503]
     client.app.state.lifecycle.drain()  # type: ignore[attr-defined]
     try:
-        judge.check("GET", "/health", 503, client.get("/health").json())
+        judge.check("GET", "/ready", 503, client.get("/ready").json())
     finally:
         client.app.state.lifecycle.draining = False  # type: ignore[attr-defined]
 

@@ -39,7 +39,7 @@ _MESSAGES = (
     "Frames of an `event:` line, which is the `type` of the data, and a `data:` line. The last is `message_stop`, or "
     "an `error`."
 )
-_HEALTH = {"503": info.Unhealthy}
+_HEALTH = {"503": info.Health}
 
 ANSWERS: dict[tuple[str, str], Answer] = {
     ("POST", "/v1/chat/completions"): Answer(
@@ -64,6 +64,7 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("GET", "/v1/models"): Answer((info.ModelList, anthropic.AnthropicModelList)),
     ("GET", "/v1/models/{model}"): Answer((info.Model, anthropic.AnthropicModel)),
     ("GET", "/health"): Answer((info.Health,), failures=_HEALTH),
+    ("GET", "/ready"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/metrics"): Answer(kind="text/plain"),
     ("GET", "/"): Answer((info.FrontPage,)),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),

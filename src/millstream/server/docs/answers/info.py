@@ -39,29 +39,19 @@ class ModelList(Struct):
 
 
 class Health(Struct):
-    status: Literal["ok"]
+    """`reason`: why the server is not ready. Counts are there if the engine told them; `waits` says by its reason how
+    many sequences wait."""
+
+    status: Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost"]
     models: list[str]
-    running: int
-    waiting: int
-    wait_reason: str | None
-    kv_blocks_used: int
-    kv_blocks_total: int
-    steps: int
-
-
-class Unhealthy(Struct):
-    """`open`: requests that are still answered while the server drains. Counts are there if the engine told them."""
-
-    status: Literal["unavailable", "draining"]
     reason: str | UnsetType = UNSET
-    open: int | UnsetType = UNSET
-    models: list[str] | UnsetType = UNSET
     running: int | UnsetType = UNSET
     waiting: int | UnsetType = UNSET
-    wait_reason: str | UnsetType | None = UNSET
+    waits: dict[str, int] | UnsetType = UNSET
     kv_blocks_used: int | UnsetType = UNSET
     kv_blocks_total: int | UnsetType = UNSET
     steps: int | UnsetType = UNSET
+    restarts: int | UnsetType = UNSET
 
 
 class FrontPage(Struct):
