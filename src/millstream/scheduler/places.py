@@ -53,7 +53,8 @@ class Places:
     def waits(self) -> dict[str, int]:
         """Sequences that do not advance, by the reason; those in the batch that got no tokens are among them."""
         everyone = (*self.running, *self.waiting, *self.paused.values())
-        return dict(Counter(str(sequence.wait) for sequence in everyone if sequence.wait is not None))
+        reasons: list[str] = [sequence.wait for sequence in everyone if sequence.wait is not None]
+        return dict(Counter(reasons)) if reasons else {}
 
     def abort(self, request_id: str) -> None:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
