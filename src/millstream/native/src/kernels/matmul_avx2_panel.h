@@ -151,23 +151,45 @@ LANES void over_row_blocks(int row, int row_end, const Body& body) {
     }
 }
 
+// Asks for piece `at` of `pieces` of the weights of some groups of a tile.
+template <Format kFormat, int kParts>
+LANES void prefetch_groups(const MatrixView& w, int tile, int first, int count, int at, int pieces) {
+    constexpr int group_bytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup;
+    const int64_t group = static_cast<int64_t>(tile) * w.groups + first;
+    const int lines = count * group_bytes / 64, step = (lines + pieces - 1) / pieces;
+    const int end = (at + 1) * step < lines ? (at + 1) * step : lines;
+    for (int line = at * step; line < end; ++line) prefetch_line(w.data, group * group_bytes + line * 64);
+    if (at != 0) return;
+    const int scale_bytes = kParts * kTileRows * (w.half_scales ? 2 : 4);
+    for (int i = 0; i < count * scale_bytes; i += 64)
+        prefetch_line(static_cast<const uint8_t*>(w.scales), group * scale_bytes + i);
+}
+
 // Groups outside, tiles inside: the activations of a panel's groups are few enough for the caches whatever the width of
-// the matrix.
+// the matrix. The weights of the next panels are asked for while these are multiplied.
 template <Format kFormat>
 static void multiply_many(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                           int row_end, float* out, int64_t out_stride) {
     constexpr int parts = kFormat == Format::I8G16 ? 2 : 1;
     Panel panels[kPanelTiles];
     const int chunks = (w.groups + kPanelGroups - 1) / kPanelGroups, most = (w.groups + chunks - 1) / chunks;
+    const int row_blocks = (row_end - row_begin + kMaxRows - 1) / kMaxRows;
     for (int first = 0; first < w.groups; first += most) {
-        const int count = w.groups - first < most ? w.groups - first : most;
         for (int tile = tile_begin; tile < tile_end; tile += kPanelTiles) {
+            const auto count = [&](int from) { return w.groups - from < most ? w.groups - from : most; };
             const int tiles = tile_end - tile < kPanelTiles ? tile_end - tile : kPanelTiles;
-            for (int i = 0; i < tiles; ++i) fill_panel<kFormat, parts>(w, tile + i, first, count, panels[i]);
+            for (int i = 0; i < tiles; ++i) fill_panel<kFormat, parts>(w, tile + i, first, count(first), panels[i]);
+            const bool last = tile + kPanelTiles >= tile_end;
+            const int next = last ? tile_begin : tile + kPanelTiles, next_first = last ? first + most : first;
+            int block = 0;
             over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-                for (int i = 0; i < tiles; ++i)
-                    multiply_panel<parts, rows.count>(panels[i], first, count, a, row,
+                for (int i = 0; i < tiles; ++i) {
+                    if (next_first < w.groups && next + i < tile_end)
+                        prefetch_groups<kFormat, parts>(w, next + i, next_first, count(next_first), block, row_blocks);
+                    multiply_panel<parts, rows.count>(panels[i], first, count(first), a, row,
                                                       out + row * out_stride + (tile + i) * kTileRows, out_stride);
+                }
+                ++block;
             });
         }
     }
