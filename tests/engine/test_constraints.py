@@ -171,6 +171,9 @@ class Nothing:
     def mask(self, out: NDArray[np.uint32]) -> None:
         out.fill(0)
 
+    def forced(self) -> int | None:
+        return None
+
     def advance(self, token: int) -> None:
         raise AssertionError("nothing can have been sampled")
 

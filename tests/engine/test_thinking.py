@@ -24,6 +24,7 @@ def forced(constraint: BudgetedThinking) -> int | None:
     out = np.zeros(8, np.uint32)
     constraint.mask(out)
     allowed = np.flatnonzero(np.unpackbits(out.view(np.uint8), bitorder="little")).tolist()
+    assert constraint.forced() == (allowed[0] if len(allowed) == 1 else None)
     if len(allowed) == 256:
         return None
     (token,) = allowed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import resource
 import time
 from contextlib import suppress
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.grammars.matcher import (
-    CACHED_GRAMMARS,
+    CACHED_BYTES,
     GRAMMAR_CHARACTERS,
     Compiler,
     GrammarError,
@@ -96,10 +97,74 @@ def test_a_forbidden_token_is_an_error_that_allows_nothing(compiler: Compiler) -
     assert allowed(matcher) == set()
 
 
-def test_compiled_grammars_are_kept_within_a_bound(compiler: Compiler) -> None:
-    for number in range(CACHED_GRAMMARS + 5):
-        compiler.matcher(of({"const": number}))
-    assert len(compiler._compiled) == CACHED_GRAMMARS
+def test_compiled_grammars_are_kept_within_a_bound() -> None:
+    compiler = byte_compiler()
+    first = of({"enum": [f"{number:06}" for number in range(2_000)]})
+    long = [of({"enum": [f"{number}-{value:06}" for value in range(8_000)]}) for number in range(4)]
+    for grammar in (first, *long):
+        compiler.matcher(grammar)
+        assert 0 < compiler.kept_bytes <= CACHED_BYTES
+    assert (compiler.compiled, compiler.reused) == (5, 0)
+    compiler.matcher(long[-1])
+    compiler.matcher(long[-2])
+    assert (compiler.compiled, compiler.reused) == (5, 2)
+    compiler.matcher(first)  # the one that was used least recently
+    assert (compiler.compiled, compiler.reused) == (6, 2)
+
+
+def test_what_is_kept_is_kept_for_its_tenant(compiler: Compiler) -> None:
+    grammar = of({"const": "a secret of A"})
+    before = (compiler.compiled, compiler.reused)
+    for tenant in ("A", "B", "A"):
+        compiler.matcher(grammar, tenant=tenant)
+    assert (compiler.compiled - before[0], compiler.reused - before[1]) == (2, 1)
+
+
+FORCING = {
+    "type": "object",
+    "properties": {
+        "true name": {"enum": ["trueman", "truest", "other"]},
+        "size": {"const": {"true": [True, {"a": "true"}]}},
+        "rest": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+    },
+    "required": ["true name", "size", "rest"],
+    "additionalProperties": False,
+    "x-guidance": {"whitespace_flexible": False},
+}
+FORCING_LARK = r"""start: "abc" (/[xy]/ "true")* "true" <[258]> /é+/ "end" """
+
+
+@given(st.sampled_from([of(FORCING), lark(FORCING_LARK)]), st.randoms(use_true_random=False))
+def test_what_is_forced_is_all_that_the_mask_allows(compiler: Compiler, grammar: str, choose: random.Random) -> None:
+    """And asking changes nothing."""
+    asked, silent = compiler.matcher(grammar), compiler.matcher(grammar)
+    found = 0
+    while not silent.finished:
+        token = asked.forced()
+        choices = allowed(silent)
+        assert allowed(asked) == choices
+        if token is not None:
+            found += 1
+            assert choices == {token}
+        following = choose.choice(sorted(choices))
+        if following in (EOS, STOP):
+            break
+        asked.advance(following)
+        silent.advance(following)
+        assert asked.finished == silent.finished
+    assert found > 5
+    assert asked.error is None
+
+
+def test_nothing_is_forced_at_the_end_or_after_an_error(compiler: Compiler) -> None:
+    matcher = compiler.matcher(lark('start: "ab"'))
+    assert matcher.forced() == ord("a")
+    matcher.advance(ord("a"))
+    matcher.advance(ord("b"))
+    assert matcher.forced() is None
+    wrong = compiler.matcher(lark('start: "ab"'), [ord("c")])
+    assert wrong.forced() is None
+    assert wrong.error
 
 
 def chain(levels: int) -> dict[str, Any]:

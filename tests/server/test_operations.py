@@ -84,6 +84,10 @@ def test_metrics() -> None:
         assert found['millstream_requests_waiting_by_reason{reason="kv_cache"}'] == 2
         assert found['millstream_requests_waiting_by_reason{reason="step_budget"}'] == 0
         assert found["millstream_draft_tokens_total"] == 9
+        assert found["millstream_forced_tokens_total"] == 5
+        assert found["millstream_grammars_compiled_total"] == 2
+        assert found["millstream_grammars_reused_total"] == 3
+        assert found["millstream_grammar_cache_bytes"] == 4096
         assert found["millstream_accepted_draft_tokens_total"] == 7
         for stage in ("queue", "prefill", "decode"):
             assert found[f"millstream_request_{stage}_seconds_count"] >= 1

@@ -74,6 +74,10 @@ class ScriptedEngine:
             waits={"kv_cache": 2},
             draft_tokens=9,
             accepted_tokens=7,
+            forced_tokens=5,
+            grammars_compiled=2,
+            grammars_reused=3,
+            grammar_bytes=4096,
         )
 
     async def stats(self) -> EngineStats:

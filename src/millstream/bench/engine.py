@@ -78,7 +78,7 @@ def run_together(core: EngineCore, prompts: list[list[int]], new_tokens: int) ->
     made: dict[str, list[int]] = {}
     begun = time.perf_counter()
     for prompt in prompts:
-        made[_submit(core, prompt, new_tokens)] = []
+        made[submit(core, prompt, new_tokens)] = []
     first: float | None = None
     at_first = 0
     now = begun
@@ -98,7 +98,7 @@ def run_together(core: EngineCore, prompts: list[list[int]], new_tokens: int) ->
 
 def measure_overhead(core: EngineCore, prompts: list[list[int]], *, steps: int = 48) -> Overhead:
     """Average parts of ``steps`` steps in which every prompt's sequence decodes one token."""
-    waiting = {_submit(core, prompt, len(prompts) + steps + 64) for prompt in prompts}
+    waiting = {submit(core, prompt, len(prompts) + steps + 64) for prompt in prompts}
     ids = set(waiting)
     try:
         while waiting:
@@ -122,9 +122,19 @@ def measure_overhead(core: EngineCore, prompts: list[list[int]], *, steps: int =
 _serials = itertools.count()
 
 
-def _submit(core: EngineCore, prompt: list[int], new_tokens: int) -> str:
+def submit(
+    core: EngineCore, prompt: list[int], new_tokens: int, *, grammar: str | None = None, speculation: bool = False
+) -> str:
+    """Queue a prompt; returns its id. Drafts (``speculation``) make of the speed of the engine that of a text."""
     request_id = f"bench-{next(_serials)}"
-    # Drafts would make of the speed of the engine that of a text.
-    request = TokenRequest(id=request_id, prompt=prompt, sampling=GREEDY, max_tokens=new_tokens, speculation=False)
-    core.add(request)
+    core.add(
+        TokenRequest(
+            id=request_id,
+            prompt=prompt,
+            sampling=GREEDY,
+            max_tokens=new_tokens,
+            grammar=grammar,
+            speculation=speculation,
+        )
+    )
     return request_id

@@ -84,11 +84,19 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
             f"Python in a step of {overhead.sequences}",
             (f"{overhead.python_share:.1%} ({1e6 * (overhead.step_seconds - overhead.native_seconds):.0f} µs)"),
         )
+    if (structured := report.structured) is not None:
+        forced = statistics.median(rate.forced for rate in structured.held)
+        yield f"JSON schema, {structured.streams} streams / free text", _shares(*structured.shares(structured.held))
+        yield f"same, sampling the {forced:.0%} forced tokens", _shares(*structured.shares(structured.sampled))
     if report.bandwidth is not None:
         yield (
             "memory read: best, median",
             f"{report.bandwidth.best / 1e9:.1f}, {report.bandwidth.median / 1e9:.1f} GB/s",
         )
+
+
+def _shares(wall: float, processor: float) -> str:
+    return f"{wall:.2f} (CPU {processor:.2f})"
 
 
 def _notes(report: Report) -> Iterator[Text]:

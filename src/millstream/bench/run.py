@@ -16,6 +16,8 @@ from millstream.bench.engine import CaseResults, Overhead, measure_overhead, run
 from millstream.bench.limits import Bandwidth, read_bandwidth
 from millstream.bench.plan import BenchError, Plan, standard_plan
 from millstream.bench.server import ServerStart, measure_server_start
+from millstream.bench.structured import CONTEXT as STRUCTURED_CONTEXT
+from millstream.bench.structured import STREAMS, Structured, measure_structured
 from millstream.bench.system import CpuMeter, peak_resident_bytes, resident_bytes, seconds_alive
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     results: CaseResults
     others_busy: float
     overhead: Overhead | None = None
+    structured: Structured | None = None
     bandwidth: Bandwidth | None = None
     server: ServerStart | None = None
 
@@ -89,7 +92,7 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
     loaded = time.time()
     run_together(core, [[100 % info.vocab_size] * 32], 4)
     first_token = time.time()
-    overhead = bandwidth = server = None
+    overhead = structured = bandwidth = server = None
     if options.extras:
         on_stage("start of a server")
         server = measure_server_start(path, threads=options.threads)
@@ -100,6 +103,9 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
         on_stage("share of Python")
         prompts = [[(97 * row + 31 * at) % info.vocab_size for at in range(128)] for row in range(OVERHEAD_SEQUENCES)]
         overhead = measure_overhead(core, prompts)
+    if options.extras and info.context_length >= STRUCTURED_CONTEXT:
+        on_stage("structured output")
+        structured = measure_structured(core, path, rounds=1 if options.quick else 3)
     resident, peak = resident_bytes(), peak_resident_bytes()
     del core
     if options.extras:
@@ -121,6 +127,7 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
         results=results,
         others_busy=others_busy,
         overhead=overhead,
+        structured=structured,
         bandwidth=bandwidth,
         server=server,
     )
@@ -149,7 +156,8 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
     tokens = plan.kv_tokens(BLOCK_SIZE)
     if options.extras:
         tokens = max(tokens, OVERHEAD_SEQUENCES * (OVERHEAD_CONTEXT + BLOCK_SIZE))
-    most = max([OVERHEAD_SEQUENCES, *(case.sequences for case in plan.cases)])
+        tokens = max(tokens, STREAMS * (STRUCTURED_CONTEXT + BLOCK_SIZE))
+    most = max([OVERHEAD_SEQUENCES, STREAMS, *(case.sequences for case in plan.cases)])
     config = EngineConfig(
         model_path=os.fspath(path),
         model_name=path.stem,

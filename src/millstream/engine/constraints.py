@@ -6,6 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from millstream.engine.core import GrammarCounts
 from millstream.engine.protocol import TokenRequest
 from millstream.engine.thinking import BudgetedThinking
 from millstream.models.errors import ModelFileError
@@ -25,7 +26,7 @@ class _Loaded(NamedTuple):
 
 
 class FileConstraints:
-    """Makes constraints; a `millstream.engine.core.ConstraintSource`.
+    """Makes constraints; a `millstream.engine.core.Constraints`.
 
     llguidance and its form of the vocabulary take 10 MB (50,000 tokens) to 90 MB (260,000 tokens), and a quarter of a
     second to two seconds of one core, once, in which no other Python code of the process runs: `warm` does it while the
@@ -57,7 +58,7 @@ class FileConstraints:
         loaded = self._load()
         constraint: Constraint | None = None
         if request.grammar is not None:
-            constraint = loaded.compiler.matcher(request.grammar)
+            constraint = loaded.compiler.matcher(request.grammar, tenant=request.tenant)
         if request.thinking is not None:
             pieces = loaded.pieces
             constraint = BudgetedThinking(
@@ -67,6 +68,13 @@ class FileConstraints:
             for token in request.output:
                 constraint.advance(token)
         return constraint
+
+    def counts(self) -> GrammarCounts:
+        """What was done so far; may be called from any thread."""
+        loaded = self._loaded
+        if loaded is None:
+            return GrammarCounts()
+        return GrammarCounts(loaded.compiler.compiled, loaded.compiler.reused, loaded.compiler.kept_bytes)
 
     def _try_load(self) -> None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -35,8 +35,22 @@ class Runner(Protocol):
     def execute(self, chunks: list[Chunk]) -> Sampled: ...
 
 
-ConstraintSource = Callable[[TokenRequest], Constraint | None]
-"""Makes the constraint of a request, advanced by the output that exists already. Raises ValueError if it cannot."""
+class GrammarCounts(NamedTuple):
+    """See `EngineStats`."""
+
+    compiled: int = 0
+    reused: int = 0
+    kept_bytes: int = 0
+
+
+class Constraints(Protocol):
+    """Where constraints come from."""
+
+    def __call__(self, request: TokenRequest) -> Constraint | None:
+        """The constraint of a request, advanced by the output that exists already. Raises ValueError if it cannot."""
+        ...
+
+    def counts(self) -> GrammarCounts: ...
 
 
 class EngineCore:
@@ -50,7 +64,7 @@ class EngineCore:
         self,
         scheduler: Scheduler,
         runner: Runner,
-        constraints: ConstraintSource | None = None,
+        constraints: Constraints | None = None,
         *,
         vocab_size: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -131,9 +145,13 @@ class EngineCore:
         return self.scheduler.commit(chunks, sampled, self._clock())
 
     def stats(self) -> EngineStats:
-        """Counts as they were when the last command or step began or ended; the times are of now."""
+        """Counts as they were when the last command or step began or ended; the times and grammars are of now."""
+        grammars = self._constraints.counts() if self._constraints is not None else GrammarCounts()
         return msgspec.structs.replace(
             self._snapshot,
+            grammars_compiled=grammars.compiled,
+            grammars_reused=grammars.reused,
+            grammar_bytes=grammars.kept_bytes,
             native_seconds=self.runner.native_seconds,
             step_seconds=self._step_seconds,
             idle_seconds=self._clock() - self._moved,

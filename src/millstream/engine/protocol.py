@@ -67,7 +67,8 @@ class TokenRequest(msgspec.Struct, frozen=True, array_like=True):
     are not); ``max_tokens`` may then be 0. ``scored``: how many of them an earlier run of the same request reported;
     these are not reported again.
     ``priority``: lower is served first. ``deadline``: by the machine's monotonic clock, in seconds; the sequence ends
-    then (finish ``timeout``) wherever it is. ``speculation``: tokens may be drafted; it changes none.
+    then (finish ``timeout``) wherever it is. ``speculation``: tokens may be drafted; and those that the
+    constraint leaves no choice about appended unsampled; it changes none.
     """
 
     id: str
@@ -148,6 +149,10 @@ class EngineStats(msgspec.Struct, frozen=True):
     """A snapshot: sequences in the batch and in the queue, KV blocks, steps done, and ``idle_seconds``: for
     how long the step that runs has been running, else how long ago the engine last did anything.
 
+    ``forced_tokens``: generated tokens that their constraint left no choice about, and that were not sampled.
+    ``grammars_compiled`` and ``grammars_reused``: what was done for requests with a grammar; ``grammar_bytes``: estimated
+    memory of those that are kept compiled.
+
     ``waits``: how many sequences did not advance in the last step, by the `WaitReason`.
 
     ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
@@ -166,6 +171,10 @@ class EngineStats(msgspec.Struct, frozen=True):
     preemptions: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    forced_tokens: int = 0
+    grammars_compiled: int = 0
+    grammars_reused: int = 0
+    grammar_bytes: int = 0
     native_seconds: float = 0.0
     step_seconds: float = 0.0
     idle_seconds: float = 0.0

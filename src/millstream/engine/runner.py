@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from millstream.engine.admission import MAX_LOGPROBS
+from millstream.engine.masks import StepMasks
 from millstream.engine.protocol import TokenAlternatives
 from millstream.engine.scores import Scoring
 from millstream.native import SampleOutput, SamplingBatch
@@ -44,7 +47,8 @@ class NativeRunner:
         self._positions = np.zeros(max_sequences, np.int32)
         self._tables = np.full((max_sequences, max_blocks), -1, np.int32)
         self._rows = np.zeros(max_rows, np.int32)
-        self._sampling = _SamplingArrays(max_rows, vocab_size)
+        self._sampling = _SamplingArrays(max_rows)
+        self._masks = StepMasks(max_rows, vocab_size, processors=model.threads)
         self._out_tokens = np.zeros(max_rows, np.int32)
         self._out_logprobs = np.zeros(max_rows, np.float32)
         self._top_ids = np.zeros((max_rows, MAX_LOGPROBS), np.int32)
@@ -61,7 +65,8 @@ class NativeRunner:
         total = self._place(chunks)
         sampling = [SampledRow(chunk.sequence, chunk.draft[:ahead]) for chunk in chunks for ahead in range(chunk.rows)]
         rows = len(sampling)
-        batch = self._sampling.fill(sampling)
+        masked = self._masks.begin([each.sequence for each in sampling])
+        batch = self._sampling.fill(sampling, self._masks)
         out = SampleOutput(
             tokens=self._out_tokens[:rows],
             logprobs=self._out_logprobs[:rows],
@@ -73,26 +78,37 @@ class NativeRunner:
         hidden_rows = self._hidden_rows(chunks)
         hidden = np.empty((len(hidden_rows), self._hidden_size), np.float32)
         scoring = Scoring(chunks) if any(chunk.score for chunk in chunks) else None
-        begun = time.perf_counter()
-        self._model.step(
-            self._tokens[:total],
-            self._starts[: len(chunks) + 1],
-            self._positions[: len(chunks)],
-            tables,
-            self._rows[:rows],
-            batch,
-            out,
-            hidden_rows=hidden_rows,
-            hidden=hidden,
-            scores=scoring.arrays() if scoring is not None else None,
-        )
-        self._native_seconds += time.perf_counter() - begun
+        try:
+            with self._measured():
+                self._model.step(
+                    self._tokens[:total],
+                    self._starts[: len(chunks) + 1],
+                    self._positions[: len(chunks)],
+                    tables,
+                    self._rows[:rows],
+                    None if masked else batch,
+                    None if masked else out,
+                    hidden_rows=hidden_rows,
+                    hidden=hidden,
+                    scores=scoring.arrays() if scoring is not None else None,
+                )
+        finally:
+            self._masks.finish()
+        if masked:
+            with self._measured():
+                self._model.sample(batch, out)
         return Sampled(
             tokens=self._out_tokens[:rows].tolist(),
             logprobs=[self._alternatives(row, each.sequence) for row, each in enumerate(sampling)],
             hidden=_split(hidden, [chunk.hidden for chunk in chunks if chunk.hidden]),
             scores=scoring.results() if scoring is not None else [],
         )
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self._native_seconds += time.perf_counter() - begun
 
     def _hidden_rows(self, chunks: list[Chunk]) -> NDArray[np.int32]:
         """Rows whose hidden states are wanted, in order."""
@@ -164,9 +180,7 @@ class SampledRow(NamedTuple):
 class _SamplingArrays:
     """Sampling parameters of up to ``max_rows`` rows."""
 
-    def __init__(self, max_rows: int, vocab_size: int) -> None:
-        self._mask_words = -(-vocab_size // 32)
-        self._max_rows = max_rows
+    def __init__(self, max_rows: int) -> None:
         self._temperature = np.zeros(max_rows, np.float32)
         self._top_k = np.zeros(max_rows, np.int32)
         self._top_p = np.zeros(max_rows, np.float32)
@@ -178,18 +192,15 @@ class _SamplingArrays:
         self._choice = np.zeros(max_rows, np.uint32)
         self._position = np.zeros(max_rows, np.uint32)
         self._logprobs = np.zeros(max_rows, np.int32)
-        self._mask_rows = np.full(max_rows, -1, np.int32)
-        self._masks = np.zeros((0, self._mask_words), np.uint32)
         self._bias_starts = np.zeros(max_rows + 1, np.int32)
         self._history_starts = np.zeros(max_rows + 1, np.int32)
 
-    def fill(self, sampled: list[SampledRow]) -> SamplingBatch:
+    def fill(self, sampled: list[SampledRow], masks: StepMasks) -> SamplingBatch:
         """The batch of these rows."""
         bias_ids: list[int] = []
         bias_values: list[float] = []
         history_ids: list[int] = []
         history_counts: list[int] = []
-        self._fill_masks(sampled)
         for row, each in enumerate(sampled):
             self._set_row(row, each)
             bias = each.bias
@@ -214,8 +225,8 @@ class _SamplingArrays:
             choice=self._choice[:rows],
             position=self._position[:rows],
             logprobs=self._logprobs[:rows],
-            mask_rows=self._mask_rows[:rows],
-            masks=self._masks,
+            mask_rows=masks.of_rows[:rows],
+            masks=masks.bits,
             bias_starts=self._bias_starts[: rows + 1],
             bias_ids=np.array(bias_ids, np.int32),
             bias_values=np.array(bias_values, np.float32),
@@ -223,18 +234,6 @@ class _SamplingArrays:
             history_ids=np.array(history_ids, np.int32),
             history_counts=np.array(history_counts, np.int32),
         )
-
-    def _fill_masks(self, sampled: list[SampledRow]) -> None:
-        count = 0
-        for row, (sequence, _) in enumerate(sampled):
-            if sequence.constraint is None:
-                self._mask_rows[row] = -1
-                continue
-            if not len(self._masks):  # most engines never see a grammar
-                self._masks = np.zeros((self._max_rows, self._mask_words), np.uint32)
-            sequence.constraint.mask(self._masks[count])
-            self._mask_rows[row] = count
-            count += 1
 
     def _set_row(self, row: int, each: SampledRow) -> None:
         sequence, ahead = each

@@ -55,6 +55,12 @@ class BudgetedThinking:
         else:
             out.fill(_ALL)
 
+    def forced(self) -> int | None:
+        """The only token that `mask` would allow, if that is known."""
+        if self._phase == "closing":
+            return self._budget.tokens[self._forced]
+        return None if self._inner is None else self._inner.forced()
+
     def advance(self, token: int) -> None:
         """The token was sampled."""
         if self._inner is not None:

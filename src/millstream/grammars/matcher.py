@@ -15,8 +15,13 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
-CACHED_GRAMMARS = 32
-"""Compiled grammars that are kept, the least recently used dropped first."""
+CACHED_BYTES = 64 << 20
+"""Memory that compiled grammars are kept in, the least recently used dropped first."""
+
+_BYTES = 128 << 10
+_BYTES_PER_CHARACTER = 200
+"""A compiled grammar takes no more: measured on schemas of 60 to 230,000 characters, hostile ones among them, it grows
+with the text and not with what the text means, as the automaton of the lexer is made while it is used."""
 
 GRAMMAR_CHARACTERS = 256 * 1024
 """Longest grammar: with it, the deepest chain of rules or references that can be written fits `_STACK_BYTES`."""
@@ -46,11 +51,13 @@ class GrammarError(ValueError):
 class Matcher:
     """The grammar over one sequence. Its state depends on nothing but the tokens that it was advanced by."""
 
-    __slots__ = ("_matcher", "_words")
+    __slots__ = ("_matcher", "_scratch", "_words")
 
-    def __init__(self, matcher: LLMatcher, words: int) -> None:
+    def __init__(self, matcher: LLMatcher, scratch: NDArray[np.uint32]) -> None:
+        """``scratch`` [words of a mask]: written by `forced`."""
         self._matcher = matcher
-        self._words = words
+        self._words = len(scratch)
+        self._scratch = scratch
 
     def mask(self, out: NDArray[np.uint32]) -> None:
         """Write the allowed tokens into ``out`` [ceil(vocab / 32)]: bit t % 32 of word t / 32; none after an error.
@@ -62,6 +69,22 @@ class Matcher:
             self._matcher.unsafe_compute_mask_ptr(out.ctypes.data, self._words * 4)
         if self._matcher.is_error():
             out.fill(0)
+
+    def forced(self) -> int | None:
+        """The only token that `mask` would allow. None also if there is one and llguidance does not find it at once.
+
+        Text that is forced can be cut into tokens in several ways, so llguidance's proposal counts only if the mask is
+        that token alone.
+        """
+        if self._matcher.is_stopped():
+            return None
+        proposal = self._matcher.compute_ff_tokens()
+        if not proposal:
+            return None
+        token = proposal[0]
+        self.mask(self._scratch)
+        alone = self._scratch[token // 32] == 1 << token % 32 and np.count_nonzero(self._scratch) == 1
+        return token if alone else None
 
     def advance(self, token: int) -> None:
         """The token was sampled."""
@@ -79,7 +102,9 @@ class Matcher:
 
 
 class Compiler:
-    """Compiles grammars for one vocabulary. Not for use by several threads at once.
+    """Compiles grammars for one vocabulary. Not for use by several threads at once, nor are the matchers' `forced`.
+
+    ``compiled`` and ``reused`` count the matchers that a grammar was compiled for, and those of a kept one.
 
     Args:
         tokens: the bytes of each token.
@@ -94,25 +119,45 @@ class Compiler:
         encoder = _GreedyEncoder(tokens, sorted({*special_ids, *eos}), eos[0])
         self._tokenizer = LLTokenizer(TokenizerWrapper(encoder), eos_token=eos)
         encoder.tokenizer = self._tokenizer
-        self._words = -(-len(tokens) // 32)
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._scratch = np.zeros(-(-len(tokens) // 32), np.uint32)
+        self._kept: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
+        self._kept_bytes = 0
+        self.compiled = 0
+        self.reused = 0
 
-    def matcher(self, grammar: str, tokens: Sequence[int] = ()) -> Matcher:
+    @property
+    def kept_bytes(self) -> int:
+        """Estimate of the memory of the grammars that are kept."""
+        return self._kept_bytes
+
+    def matcher(self, grammar: str, tokens: Sequence[int] = (), *, tenant: str = "") -> Matcher:
         """A matcher that has been advanced by ``tokens``.
+
+        Tenants do not share what is kept: how long it takes would tell one that another has the same grammar.
 
         Raises:
             GrammarError: the grammar cannot be compiled.
         """
-        compiled = self._compiled.pop(grammar, None)
-        if compiled is None:
+        key = (tenant, grammar)
+        compiled = self._kept.get(key)
+        if compiled is not None:
+            self._kept.move_to_end(key)
+            self.reused += 1
+        else:
             compiled = self._compile(grammar)
-        self._compiled[grammar] = compiled
-        if len(self._compiled) > CACHED_GRAMMARS:
-            self._compiled.popitem(last=False)
-        matcher = Matcher(compiled.deep_copy(), self._words)
+            self.compiled += 1
+            self._keep(key, compiled)
+        matcher = Matcher(compiled.deep_copy(), self._scratch)
         for token in tokens:
             matcher.advance(token)
         return matcher
+
+    def _keep(self, key: tuple[str, str], compiled: LLMatcher) -> None:
+        self._kept[key] = compiled
+        self._kept_bytes += _estimate(key)
+        while self._kept_bytes > CACHED_BYTES:
+            dropped, _ = self._kept.popitem(last=False)
+            self._kept_bytes -= _estimate(dropped)
 
     def _compile(self, grammar: str) -> LLMatcher:
         if len(grammar) > GRAMMAR_CHARACTERS:
@@ -137,19 +182,23 @@ class Compiler:
         return done[0]
 
     def check(self, grammar: str) -> None:
-        """Compile a grammar and see whether a text can begin.
+        """Compile a grammar, which is not kept, and see whether a text can begin.
 
         Raises:
             GrammarError: it cannot be compiled, or no text satisfies it.
         """
-        matcher = self.matcher(grammar)
-        mask = np.zeros(self._words, np.uint32)
+        matcher = Matcher(self._compile(grammar), self._scratch)
+        mask = np.zeros(len(self._scratch), np.uint32)
         matcher.mask(mask)
         if matcher.error is not None:
             nothing = "NoExtension" in matcher.error
             raise GrammarError("nothing satisfies it" if nothing else matcher.error)
         if not mask.any():
             raise GrammarError("nothing satisfies it")
+
+
+def _estimate(key: tuple[str, str]) -> int:
+    return _BYTES + _BYTES_PER_CHARACTER * len(key[1])
 
 
 def byte_compiler(special_ids: Iterable[int] = ()) -> Compiler:

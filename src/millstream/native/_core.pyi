@@ -50,8 +50,8 @@ class Model:
         seq_positions: NDArray[np.int32],
         block_tables: NDArray[np.int32],
         sample_rows: NDArray[np.int32],
-        sampling: SamplingBatch,
-        out: SampleOutput,
+        sampling: SamplingBatch | None,
+        out: SampleOutput | None,
         logits: NDArray[np.float32] | None = None,
         hidden_rows: NDArray[np.int32] | None = None,
         hidden: NDArray[np.float32] | None = None,
@@ -63,6 +63,7 @@ class Model:
         is T. seq_positions [S]: position of each sequence's first new token; those before it are in the KV cache.
         block_tables [S, B]: page numbers, padded with -1. sample_rows [R]: rows (indices into tokens) whose logits are
         wanted; row r is sampled with row r of ``sampling`` into row r of ``out``. logits [R, vocab]: filled if given.
+        Without ``sampling`` and ``out`` these logits are kept for `sample`.
 
         hidden_rows [H], at most T of them: rows whose final-normed hidden states go to hidden [H, hidden size]; they
         are what the output head reads, before it quantises them. Both are given or neither.
@@ -70,6 +71,10 @@ class Model:
         scores: rows whose next token is known, at most T of them; nothing is sampled there. ``max_rows`` bounds the
         logits that exist at a time, not the number of these rows.
         """
+
+    def sample(self, sampling: SamplingBatch, out: SampleOutput) -> None:
+        """Sample, without the GIL, the rows [R] that the last step kept logits of: the tokens that the step itself
+        would have given. Once: ValueError if nothing is kept, or another number of rows."""
 
 class SamplingBatch:
     """Per-row sampling parameters as flat arrays; the core keeps references, so rows can be rewritten in place.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -35,21 +36,25 @@ class GrammarChecker:
 
     def __init__(self, special_ids: Iterable[int]) -> None:
         self._special_ids = tuple(special_ids)
-        self._good: OrderedDict[str, None] = OrderedDict()
+        self._good: OrderedDict[bytes, None] = OrderedDict()
         self._thread: ThreadPoolExecutor | None = None
         self._compiler: Compiler | None = None
 
-    async def check(self, grammar: AnswerGrammar) -> None:
-        """Raises `ApiError` (400) if the grammar cannot be enforced."""
-        if grammar.text in self._good:
-            self._good.move_to_end(grammar.text)
+    async def check(self, grammar: AnswerGrammar, tenant: str = "") -> None:
+        """Raises `ApiError` (400) if the grammar cannot be enforced.
+
+        What was found good is known for the same ``tenant`` only: a quick check would tell one what another asks for.
+        """
+        key = hashlib.sha256(f"{tenant}\0{grammar.text}".encode()).digest()
+        if key in self._good:
+            self._good.move_to_end(key)
             return
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "grammar-check")
         refusal = await asyncio.get_running_loop().run_in_executor(self._thread, self._refusal, grammar)
         if refusal is not None:
             raise refusal
-        self._good[grammar.text] = None
+        self._good[key] = None
         if len(self._good) > _KNOWN_GOOD:
             self._good.popitem(last=False)
 

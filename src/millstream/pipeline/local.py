@@ -108,7 +108,7 @@ class LocalProvider:
         if len(prompt.ids) >= context:
             raise context_length_exceeded(len(prompt.ids), context, param="messages")
         if prompt.turn.grammar is not None:
-            await self._checker.check(prompt.turn.grammar)
+            await self._checker.check(prompt.turn.grammar, request.tenant)
         choices: list[ChoiceStream] = []
         stop = StopStrings(request.sampling.stop)
         try:

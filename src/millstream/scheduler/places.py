@@ -75,7 +75,7 @@ class Places:
 
     def enqueue(self, sequence: Sequence) -> None:
         """Let a sequence without blocks wait for a place."""
-        waiting = (other.tenant for other in (*self.waiting, *self.running) if other.pending > 1 or not other.blocks)
+        waiting = (other.tenant for other in (*self.waiting, *self.running) if not (other.decoding and other.blocks))
         self.shares.join(sequence.tenant, waiting)
         sequence.wait = None
         insort(self.waiting, sequence, key=_rank)

@@ -1,10 +1,10 @@
 """Continuous batching: which tokens run in the next step, and what became of those that ran.
 
 No I/O and no clock: `schedule` picks the work of one step, the caller runs it, `commit` takes the sampled tokens; both
-are told what time it is. The rule, in order: every decoding sequence gets its one token; the rest of the budget goes
-to prompts, in the turns of `millstream.scheduler.policy`, and a waiting sequence enters the batch at its turn if there
-is a place and if its blocks are free. A decode that finds no block takes those of the sequence that is protected least,
-which is put back in the queue and computed again later.
+are told what time it is. The rule, in order: every decoding sequence gets its one token, and those that were forced
+behind it as far as half the budget goes; the rest goes to prompts, in the turns of `millstream.scheduler.policy`, and a
+waiting sequence enters the batch at its turn if there is a place and if its blocks are free. A decode that finds no
+block takes those of the sequence that is protected least, which is put back in the queue and computed again later.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Scheduler:
         self._generated_tokens = 0
         self._draft_tokens = 0
         self._accepted_tokens = 0
+        self._forced_tokens = 0
 
     def add(self, request: TokenRequest, constraint: Constraint | None = None, *, now: float = 0.0) -> None:
         """Queue a request. ``constraint`` has been advanced by the request's ``output``.
@@ -128,8 +129,9 @@ class Scheduler:
         decoding = {chunk.sequence.id for chunk in chunks}
         prefilling = [sequence for sequence in self._places.running if sequence.id not in decoding]
         if prefilling or self._places.waiting:
-            least = min(QUANTUM, self.config.step_tokens - len(chunks))
-            chunks += self._schedule_prompts(prefilling, max(self._pace.tokens - len(chunks), least), now)
+            used = sum(chunk.count for chunk in chunks)
+            least = min(QUANTUM, self.config.step_tokens - used)
+            chunks += self._schedule_prompts(prefilling, max(self._pace.tokens - used, least), now)
         return chunks
 
     def commit(self, chunks: list[Chunk], sampled: Sampled, now: float = 0.0) -> list[TokenDelta]:
@@ -188,27 +190,33 @@ class Scheduler:
             preemptions=places.preemptions,
             draft_tokens=self._draft_tokens,
             accepted_tokens=self._accepted_tokens,
+            forced_tokens=self._forced_tokens,
         )
 
     def _schedule_decodes(self) -> list[Chunk]:
-        decoding = [sequence for sequence in self._places.running if sequence.pending == 1]
-        spare = self._draft_room(len(decoding))
+        decoding = [sequence for sequence in self._places.running if sequence.decoding]
+        prompts = bool(self._places.waiting) or len(decoding) < len(self._places.running)
+        spare = 0 if prompts else self._draft_room(len(decoding))
+        step_tokens = self.config.step_tokens
+        most = min(max(len(decoding), self._pace.tokens // 2), step_tokens) if prompts else step_tokens
+        others = min(len(decoding), most)
         chunks: list[Chunk] = []
         for sequence in decoding:
             if not sequence.blocks:  # another one has taken them
                 continue
-            if len(chunks) >= self.config.step_tokens or not self._places.grow(sequence):
+            if most < 1 or not self._places.grow(sequence):
                 continue
-            draft = self._draft(sequence, spare) if spare else ()
-            chunks.append(_chunk(sequence, 1, draft))
+            others = max(others - 1, 0)
+            count = min(sequence.pending, max(most - others, 1))  # each of the others gets one at least
+            draft = self._draft(sequence, min(spare, most - others - count)) if spare else ()
+            chunks.append(_chunk(sequence, count, draft))
+            most -= chunks[-1].count
         return chunks
 
     def _draft_room(self, decoding: int) -> int:
         """Tokens that each of so many sequences may draft. While there are prompts to be computed there are none: a
         step should be short then, and its other tokens are certain to be of use."""
-        if not decoding or self._places.waiting or decoding < len(self._places.running):
-            return 0
-        return max(0, min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1)
+        return max(0, min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1) if decoding else 0
 
     def _draft(self, sequence: Sequence, most: int) -> tuple[int, ...]:
         """What a sequence drafts, if there are blocks for it."""
@@ -249,17 +257,18 @@ class Scheduler:
         """What is new for a sequence that was sampled from; one that has ended leaves."""
         sequence, drafted, taken = chunk.sequence, len(chunk.draft), outcome.taken
         accepted = max(taken - 1, 0) if drafted else 0
-        self._generated_tokens += taken
+        self._generated_tokens += outcome.appended
+        self._forced_tokens += outcome.forced
         self._draft_tokens += drafted
         self._accepted_tokens += accepted
-        self._places.shares.charge(sequence.tenant, output=taken)
+        self._places.shares.charge(sequence.tenant, output=outcome.appended)
         if outcome.finish is not None:
             self._places.leave(sequence)
         elif drafted and sequence.drafter is not None:
             sequence.drafter.judge(drafted, accepted)
         return TokenDelta(
             id=sequence.id,
-            tokens=sequence.tokens[len(sequence.tokens) - taken :],
+            tokens=sequence.tokens[len(sequence.tokens) - outcome.appended :],
             logprobs=[entry for entry in logprobs if entry is not None],
             finish=outcome.finish,
             cached_tokens=sequence.cached_tokens,

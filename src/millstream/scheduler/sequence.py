@@ -29,6 +29,10 @@ class Constraint(Protocol):
         """The token was sampled."""
         ...
 
+    def forced(self) -> int | None:
+        """The only token that `mask` would allow; None also if finding out would take more than that."""
+        ...
+
     @property
     def finished(self) -> bool:
         """Whether the output is whole and nothing may follow."""
@@ -65,6 +69,7 @@ class Sequence:
         "scored",
         "since",
         "standing",
+        "stretch",
         "tokens",
         "wait",
     )
@@ -90,6 +95,8 @@ class Sequence:
         """Digests of the leading full blocks, as far as they were asked for by `digests`."""
         self.registered = 0
         """Leading blocks that the prefix cache was told of."""
+        self.stretch = 0
+        """Last tokens that were appended without being sampled, as nothing else could come."""
         self.drafter: Drafter | None = None
         self.wait: WaitReason | None = None
         """Why it did not advance in the last step."""
@@ -127,6 +134,11 @@ class Sequence:
     def pending(self) -> int:
         """Tokens that the next steps must run before another token can be sampled."""
         return len(self.tokens) - self.computed
+
+    @property
+    def decoding(self) -> bool:
+        """Whether nothing is pending but what the last step brought."""
+        return self.pending <= 1 + self.stretch
 
     @property
     def cacheable(self) -> int:
@@ -168,6 +180,17 @@ class Sequence:
         if self.drafter is None:
             self.drafter = Drafter(self.tokens)
         return self.drafter.draft(most)
+
+    def forced(self) -> int | None:
+        """The next token, if it is known without logits: its constraint allows no other and nothing forbids it.
+
+        Where log probabilities are wanted every token needs logits.
+        """
+        request = self.request
+        if self.constraint is None or not request.speculation or request.sampling.logprobs is not None:
+            return None
+        token = self.constraint.forced()
+        return None if token in request.stop_ids or token in request.sampling.logit_bias else token
 
     def append(self, token: int) -> None:
         self.tokens.append(token)

@@ -33,6 +33,7 @@ _GAUGES = (
     ("requests_waiting", "waiting", "Sequences in the queue"),
     ("kv_blocks_used", "kv_blocks_used", "Blocks of the KV cache in use"),
     ("kv_blocks", "kv_blocks_total", "Blocks of the KV cache"),
+    ("grammar_cache_bytes", "grammar_bytes", "Memory of the compiled grammars that are kept, estimated"),
     ("seconds_since_step", "idle_seconds", "Seconds since the engine's last step"),
 )
 _COUNTERS = (
@@ -43,6 +44,9 @@ _COUNTERS = (
     ("preemptions", "preemptions", "Sequences preempted"),
     ("draft_tokens", "draft_tokens", "Tokens tried ahead by speculation"),
     ("accepted_draft_tokens", "accepted_tokens", "Tokens tried ahead that were right"),
+    ("forced_tokens", "forced_tokens", "Generated tokens that a grammar left no choice about, which were not sampled"),
+    ("grammars_compiled", "grammars_compiled", "Grammars compiled for a request"),
+    ("grammars_reused", "grammars_reused", "Requests whose grammar was compiled already"),
     ("engine_restarts", "restarts", "Times the engine process was started again"),
     ("resumed_streams", "resumed", "Sequences that went on after a restart of the engine process"),
 )

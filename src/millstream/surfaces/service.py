@@ -33,8 +33,8 @@ FIELDS = (
     Field(
         "speculation",
         "honoured",
-        "false: no tokens are drafted from prompt and answer so far. Drafts change the speed, never a token. "
-        "Default true.",
+        "false: no tokens are drafted from prompt and answer so far, and those that a grammar leaves no choice about "
+        "are sampled too. It changes the speed, never a token. Default true.",
     ),
 )
 

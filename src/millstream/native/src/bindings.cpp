@@ -96,13 +96,16 @@ void set_tensor(Model& model, int layer, const std::string& slot, int ggml_type,
 
 void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const int32_t, 1>& seq_starts,
           const Array<const int32_t, 1>& seq_positions, const Array<const int32_t, 2>& block_tables,
-          const Array<const int32_t, 1>& sample_rows, const SamplingArrays& sampling, const OutputArrays& out,
+          const Array<const int32_t, 1>& sample_rows, const SamplingArrays* sampling, const OutputArrays* out,
           const std::optional<Array<float, 2>>& logits, const std::optional<Array<const int32_t, 1>>& hidden_rows,
           const std::optional<Array<float, 2>>& hidden, const ScoreArrays* scores) {
     const size_t rows = sample_rows.shape(0);
     if (rows > 1 << 20) throw nb::value_error("sample_rows has too many entries");
-    sampling.require(static_cast<int>(rows), model.vocab());
-    out.require(static_cast<int>(rows), sampling);
+    if ((sampling == nullptr) != (out == nullptr)) throw nb::value_error("sampling and out go together");
+    if (sampling) {
+        sampling->require(static_cast<int>(rows), model.vocab());
+        out->require(static_cast<int>(rows), *sampling);
+    }
     if (logits && (logits->shape(0) != rows || logits->shape(1) != static_cast<size_t>(model.vocab())))
         throw nb::value_error("logits must be [sample rows, vocabulary]");
     if (hidden_rows.has_value() != hidden.has_value()) throw nb::value_error("hidden and hidden_rows go together");
@@ -117,13 +120,24 @@ void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const
                           .sample_rows = span_of(sample_rows),
                           .hidden_rows = hidden_rows ? span_of(*hidden_rows) : std::span<const int32_t>{},
                           .table_width = static_cast<int>(block_tables.shape(1)),
-                          .sampling = sampling.view(),
-                          .out = out.view(),
+                          .sampling = sampling ? sampling->view() : SamplingBatch{},
+                          .out = out ? out->view() : SampleOutput{},
                           .scores = scores ? scores->view() : ScoreBatch{},
                           .logits = logits ? logits->data() : nullptr,
-                          .hidden = hidden ? hidden->data() : nullptr};
+                          .hidden = hidden ? hidden->data() : nullptr,
+                          .keep_logits = sampling == nullptr};
     const nb::gil_scoped_release release;
     model.step(input);
+}
+
+void sample_kept_logits(Model& model, const SamplingArrays& sampling, const OutputArrays& out) {
+    const int rows = static_cast<int>(sampling.temperature.shape(0));
+    sampling.require(rows, model.vocab());
+    out.require(rows, sampling);
+    const SamplingBatch batch = sampling.view();
+    const SampleOutput output = out.view();
+    const nb::gil_scoped_release release;
+    model.sample(batch, output);
 }
 
 }  // namespace
@@ -152,7 +166,8 @@ NB_MODULE(_core, m) {
         .def_prop_ro("weight_bytes", &Model::weight_bytes)
         .def_prop_ro("kv_bytes", &Model::kv_bytes)
         .def("step", &millstream::step, "tokens"_a.noconvert(), "seq_starts"_a.noconvert(), "seq_positions"_a.noconvert(),
-             "block_tables"_a.noconvert(), "sample_rows"_a.noconvert(), "sampling"_a, "out"_a,
+             "block_tables"_a.noconvert(), "sample_rows"_a.noconvert(), "sampling"_a.none(), "out"_a.none(),
              "logits"_a.noconvert() = nb::none(), "hidden_rows"_a.noconvert() = nb::none(),
-             "hidden"_a.noconvert() = nb::none(), "scores"_a.none() = nb::none());
+             "hidden"_a.noconvert() = nb::none(), "scores"_a.none() = nb::none())
+        .def("sample", &sample_kept_logits, "sampling"_a, "out"_a);
 }

@@ -72,7 +72,8 @@ void Model::check(const StepInput& in) const {
         }
     }
     require(static_cast<int64_t>(in.sample_rows.size()) <= limits_.max_rows, "sample_rows has more than max_rows entries");
-    require(static_cast<int64_t>(in.sample_rows.size()) == in.sampling.rows, "sampling must have one row per sample row");
+    require(in.keep_logits || static_cast<int64_t>(in.sample_rows.size()) == in.sampling.rows,
+            "sampling must have one row per sample row");
     for (const int32_t row : in.sample_rows)
         if (row < 0 || row >= tokens) fail("sample row " + std::to_string(row) + " is not a token of this step");
     require(static_cast<int64_t>(in.hidden_rows.size()) <= tokens, "hidden_rows has more entries than there are tokens");
@@ -100,10 +101,21 @@ void Model::plan(const StepInput& in) {
 
 void Model::step(const StepInput& input) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    kept_rows_ = 0;
     check(input);
     plan(input);
     Step step(*this, input);
     auto region = [&](int thread) { step.run(thread); };
+    pool_.run(region);
+    if (input.keep_logits) kept_rows_ = static_cast<int>(input.sample_rows.size());
+}
+
+void Model::sample(const SamplingBatch& sampling, const SampleOutput& out) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    require(kept_rows_ > 0, "no step has kept logits to sample");
+    require(sampling.rows == kept_rows_, "sampling must have one row per sample row of the step");
+    kept_rows_ = 0;  // sampling overwrites them
+    auto region = [&](int thread) { sample_kept(pool_, work_, config_.vocab, sampling, out, thread); };
     pool_.run(region);
 }
 

@@ -14,7 +14,8 @@
 
 namespace millstream {
 
-// Arguments of a step; see Model.step in _core.pyi. logits may be null, and hidden if hidden_rows is empty.
+// Arguments of a step; see Model.step in _core.pyi. logits may be null, and hidden if hidden_rows is empty. keep_logits:
+// those of sample_rows wait for Model::sample; sampling and out are then not used.
 struct StepInput {
     std::span<const int32_t> tokens, seq_starts, seq_positions, block_tables, sample_rows, hidden_rows;
     int table_width = 0;
@@ -23,6 +24,7 @@ struct StepInput {
     ScoreBatch scores{};
     float* logits = nullptr;
     float* hidden = nullptr;
+    bool keep_logits = false;
 };
 
 class Model {
@@ -35,6 +37,9 @@ public:
 
     // Throws std::invalid_argument, before anything runs, if the input does not fit together.
     void step(const StepInput& input);
+
+    // Samples, once, what the last step kept. Throws std::invalid_argument if that were other rows or none.
+    void sample(const SamplingBatch& sampling, const SampleOutput& out);
 
     int threads() const { return pool_.size(); }
     int vocab() const { return config_.vocab; }
@@ -55,6 +60,7 @@ private:
     KvCache kv_;
     std::mutex mutex_;
     bool finished_ = false;
+    int kept_rows_ = 0;  // of the logits in work_, which wait for sample
 
     friend class Step;
 };

@@ -44,8 +44,8 @@ void Step::run(int thread) noexcept {
         mlp_block(layer);
     }
     report_hidden();
+    score(thread);  // before the other logits, as those may be kept
     sample(thread);
-    score(thread);
 }
 
 // x = embedding rows, cosines and sines of every position, and the first norm.
@@ -204,7 +204,16 @@ void Step::sample(int thread) {
     each_logits(in_.sample_rows, [&](int r, float* row) {
         if (in_.logits)
             std::memcpy(in_.logits + static_cast<int64_t>(r) * vocab, row, static_cast<size_t>(vocab) * sizeof(float));
-        sample_row(row, vocab, in_.sampling, r, in_.out, scratch);
+        if (!in_.keep_logits) sample_row(row, vocab, in_.sampling, r, in_.out, scratch);
+    });
+}
+
+void sample_kept(ThreadPool& pool, Workspace& work, int vocab, const SamplingBatch& sampling, const SampleOutput& out,
+                 int thread) noexcept {
+    SamplerScratch& scratch = work.sampler_scratch[static_cast<size_t>(thread)];
+    pool.for_each(sampling.rows, 1, [&](int begin, int end) {
+        for (int r = begin; r < end; ++r)
+            sample_row(work.logits.data() + r * work.logits_stride, vocab, sampling, r, out, scratch);
     });
 }
 

@@ -57,4 +57,8 @@ private:
     const int hidden_;
 };
 
+// Samples the logits that a step has kept, row by row; called once on every thread of the pool.
+void sample_kept(ThreadPool& pool, Workspace& work, int vocab, const SamplingBatch& sampling, const SampleOutput& out,
+                 int thread) noexcept;
+
 }  // namespace millstream
