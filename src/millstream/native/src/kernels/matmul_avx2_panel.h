@@ -86,7 +86,7 @@ static void multiply_panel(const Panel& panel, int first, int count, const Activ
             for (int pair = 0; pair < pairs; ++pair) {
                 const __m256i w0 = load_bytes(weights[pair]), w1 = load_bytes(weights[pair] + 16);
                 for (int r = 0; r < R; ++r) {
-                    const int16_t* x = (r < 3 ? words : words_3) + r % 3 * stride * kGroup;
+                    const int16_t* x = r < 3 ? words + r * stride * kGroup : words_3 + (r - 3) * stride * kGroup;
                     const __m256i activation = broadcast_dword(x + pair * 2);
                     dots[0][r] = _mm256_add_epi32(dots[0][r], _mm256_madd_epi16(w0, activation));
                     dots[1][r] = _mm256_add_epi32(dots[1][r], _mm256_madd_epi16(w1, activation));
@@ -98,7 +98,7 @@ static void multiply_panel(const Panel& panel, int first, int count, const Activ
                 const __m256 weight_scales = _mm256_load_ps(panel.scales[g * kParts + part] + h * 8);
                 for (int r = 0; r < R; ++r)
                     acc[h][r] = accumulate(acc[h][r], dots[h][r], weight_scales,
-                                           (r < 3 ? scales : scales_3)[r % 3 * stride + g]);
+                                           r < 3 ? scales[r * stride + g] : scales_3[(r - 3) * stride + g]);
             }
             words += pairs * 2;
             words_3 += pairs * 2;
