@@ -1,5 +1,6 @@
 // Eight floats at a time, in the compilers' vector extension: the same operations in the same order at every ISA level,
-// lowered to what the level has. Where lanes never meet, FW holds as many as a register of the level. Included only by the levels' .cpp files, inside the level's own namespace.
+// lowered to what the level has. Where lanes never meet, FW holds as many as a register of the level. Included only by the
+// levels' .cpp files, inside the level's own namespace.
 
 typedef float F8 __attribute__((vector_size(32)));
 typedef int32_t I8x32 __attribute__((vector_size(32)));

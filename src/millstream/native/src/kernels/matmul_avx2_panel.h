@@ -55,7 +55,8 @@ static void fill_panel(const MatrixView& w, int tile, int first, int count, Pane
         }
     }
     for (int i = 0; i < count * kParts * 2; ++i)
-        _mm256_store_ps(panel.scales[0] + i * 8, load_scales(w.scales, w.half_scales, base * kParts * kTileRows + i * 8));
+        _mm256_store_ps(panel.scales[i / 2] + i % 2 * 8,
+                        load_scales(w.scales, w.half_scales, base * kParts * kTileRows + i * 8));
 }
 
 // Adds `count` groups from `first` on to R rows of one tile's outputs, which are written anew if `first` is 0.
@@ -63,8 +64,9 @@ template <int kParts, int R>
 static void multiply_panel(const Panel& panel, int first, int count, const ActivationsView& a, int row, float* out,
                            int64_t out_stride) {
     const int64_t at = static_cast<int64_t>(row) * a.groups + first;
-    const int16_t *words = a.words + at * kGroup, *words_3 = words + 3 * a.groups * kGroup;
-    const float *scales = a.scales + at, *scales_3 = scales + 3 * a.groups;
+    const int64_t fourth = R > 3 ? 3 * static_cast<int64_t>(a.groups) : 0;  // groups to the fourth row, if there is one
+    const int16_t *words = a.words + at * kGroup, *words_3 = words + fourth * kGroup;
+    const float *scales = a.scales + at, *scales_3 = scales + fourth;
     int64_t stride = a.groups;
     KEEP_POINTER(stride);
     __m256 acc[2][R];
@@ -84,7 +86,8 @@ static void multiply_panel(const Panel& panel, int first, int count, const Activ
             for (int pair = 0; pair < pairs; ++pair) {
                 const __m256i w0 = load_bytes(weights[pair]), w1 = load_bytes(weights[pair] + 16);
                 for (int r = 0; r < R; ++r) {
-                    const __m256i activation = broadcast_dword((r < 3 ? words : words_3) + r % 3 * stride * kGroup + pair * 2);
+                    const int16_t* x = r < 3 ? words + r * stride * kGroup : words_3 + (r - 3) * stride * kGroup;
+                    const __m256i activation = broadcast_dword(x + pair * 2);
                     dots[0][r] = _mm256_add_epi32(dots[0][r], _mm256_madd_epi16(w0, activation));
                     dots[1][r] = _mm256_add_epi32(dots[1][r], _mm256_madd_epi16(w1, activation));
                     KEEP(dots[0][r]);
@@ -94,7 +97,8 @@ static void multiply_panel(const Panel& panel, int first, int count, const Activ
             for (int h = 0; h < 2; ++h) {
                 const __m256 weight_scales = _mm256_load_ps(panel.scales[g * kParts + part] + h * 8);
                 for (int r = 0; r < R; ++r)
-                    acc[h][r] = accumulate(acc[h][r], dots[h][r], weight_scales, (r < 3 ? scales : scales_3)[r % 3 * stride + g]);
+                    acc[h][r] = accumulate(acc[h][r], dots[h][r], weight_scales,
+                                           r < 3 ? scales[r * stride + g] : scales_3[(r - 3) * stride + g]);
             }
             words += pairs * 2;
             words_3 += pairs * 2;
