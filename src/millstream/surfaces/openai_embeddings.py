@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -12,19 +12,20 @@ from millstream.ir.errors import invalid
 from millstream.ir.provider import Embeddings
 from millstream.ir.request import EmbeddingRequest
 from millstream.surfaces.openai_fields import EMBEDDING_FIELDS
+from millstream.surfaces.openai_labels import one_of
 from millstream.surfaces.openai_params import decode_body, require_model
 from millstream.surfaces.openai_prompts import read_prompts
 
 NAME = "embeddings"
 MAX_INPUTS = 2048
 
-EncodingFormat = Literal["float", "base64"]
+ENCODING_FORMATS = ("float", "base64")
 
 
 class EmbeddingBody(msgspec.Struct, frozen=True, kw_only=True):
     input: str | list[Any] | None = None
     model: str | None = None
-    encoding_format: EncodingFormat | None = None
+    encoding_format: str | None = None
     dimensions: int | None = None
 
 
@@ -32,7 +33,7 @@ class EmbeddingCall(msgspec.Struct, frozen=True):
     """A decoded body: what is asked, and how the vectors are to be written."""
 
     request: EmbeddingRequest
-    encoding: EncodingFormat
+    encoding: str
 
 
 def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
@@ -48,7 +49,7 @@ def decode(body: bytes, tenant: str = "") -> EmbeddingCall:
     request = EmbeddingRequest(
         model=require_model(wire.model), inputs=inputs, dimensions=wire.dimensions, tenant=tenant
     )
-    return EmbeddingCall(request, wire.encoding_format or "float")
+    return EmbeddingCall(request, one_of("encoding_format", wire.encoding_format, ENCODING_FORMATS) or "float")
 
 
 def encode(answer: Embeddings, call: EmbeddingCall) -> dict[str, object]:
