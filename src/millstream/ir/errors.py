@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+MESSAGE_LENGTH = 1000
+PARAM_LENGTH = 256
+"""Characters that an error says at most, as it quotes what strangers sent."""
+
 
 class ApiError(Exception):
     """A failure that a client is told about.
@@ -28,12 +32,17 @@ class ApiError(Exception):
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = clipped(message, MESSAGE_LENGTH)
         self.type = type
         self.code = code
         self.status = status
-        self.param = param
+        self.param = None if param is None else param[:PARAM_LENGTH]
         self.retry_after = retry_after
+
+
+def clipped(text: str, length: int) -> str:
+    """At most so many characters of a text; what is cut ends with ``…``."""
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def invalid(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
@@ -85,7 +94,7 @@ def context_length_exceeded(
 def model_not_found(name: str, served: Sequence[str]) -> ApiError:
     """A 404 that lists what is served."""
     return ApiError(
-        f"The model {name!r} is not served here. Served: {', '.join(served)}.",
+        f"The model {name[:128]!r} is not served here. Served: {', '.join(served)}.",
         code="model_not_found",
         status=404,
         param="model",

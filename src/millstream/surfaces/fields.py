@@ -79,7 +79,10 @@ def markdown_table(table: FieldTable) -> str:
 
 
 def _is_neutral(value: msgspec.Raw, neutral: tuple[Any, ...]) -> bool:
-    decoded = msgspec.json.decode(value)
+    try:
+        decoded = msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError):  # a number that nothing can hold, nesting without end
+        return False
     # A bool is not a number here, although Python says True == 1.
     return any(decoded == item and isinstance(decoded, bool) == isinstance(item, bool) for item in neutral)
 

@@ -21,6 +21,7 @@ from millstream.surfaces.openai_common import (
 )
 from millstream.surfaces.openai_fields import COMPLETION_FIELDS
 from millstream.surfaces.openai_params import (
+    MAX_INT32,
     SharedBody,
     choice_count,
     decode_body,
@@ -90,7 +91,7 @@ def decode(body: bytes, limits: Limits = Limits()) -> Call:  # noqa: B008  (immu
 def _max_tokens(wire: CompletionBody) -> int:
     if wire.max_tokens is not None:
         return wire.max_tokens
-    return max(DEFAULT_MAX_TOKENS, wire.min_tokens or 0)
+    return max(DEFAULT_MAX_TOKENS, min(wire.min_tokens or 0, MAX_INT32))  # its own range is checked later
 
 
 def _best_of(wire: CompletionBody, n: int, limits: Limits, *, stream: bool) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from millstream.ir.errors import invalid
 from millstream.ir.provider import Embeddings
 from millstream.ir.request import EmbeddingRequest
 from millstream.surfaces.openai_fields import EMBEDDING_FIELDS
+from millstream.surfaces.openai_labels import one_of
 from millstream.surfaces.openai_params import decode_body, require_model
 from millstream.surfaces.openai_prompts import read_prompts
 from millstream.surfaces.service import QueueBody, service
@@ -19,13 +20,13 @@ from millstream.surfaces.service import QueueBody, service
 NAME = "embeddings"
 MAX_INPUTS = 2048
 
-EncodingFormat = Literal["float", "base64"]
+ENCODING_FORMATS = ("float", "base64")
 
 
 class EmbeddingBody(QueueBody, frozen=True, kw_only=True):
     input: str | list[Any] | None = None
     model: str | None = None
-    encoding_format: EncodingFormat | None = None
+    encoding_format: str | None = None
     dimensions: int | None = None
 
 
@@ -33,7 +34,7 @@ class EmbeddingCall(msgspec.Struct, frozen=True):
     """A decoded body: what is asked, and how the vectors are to be written."""
 
     request: EmbeddingRequest
-    encoding: EncodingFormat
+    encoding: str
 
 
 def decode(body: bytes) -> EmbeddingCall:
@@ -52,7 +53,7 @@ def decode(body: bytes) -> EmbeddingCall:
         dimensions=wire.dimensions,
         service=service(wire),
     )
-    return EmbeddingCall(request, wire.encoding_format or "float")
+    return EmbeddingCall(request, one_of("encoding_format", wire.encoding_format, ENCODING_FORMATS) or "float")
 
 
 def encode(answer: Embeddings, call: EmbeddingCall) -> dict[str, object]:

@@ -28,7 +28,7 @@ FIELD_BYTES = {
 """Fields whose values become many small objects are measured before they are read: to make a million objects stalls
 the whole process."""
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,10 +71,19 @@ def decode_body(body: bytes, kind: type[T], table: FieldTable) -> T:
         body.decode()
     except UnicodeDecodeError as error:
         raise invalid(f"The request body is not valid UTF-8: byte {error.start} cannot be decoded.") from None
+    fields = read_json(body, dict[str, msgspec.Raw])
+    check_fields(fields, table)
+    _check_sizes(fields)
+    return read_json(body, kind)
+
+
+def read_json(body: bytes, kind: type[T]) -> T:
+    """A body of UTF-8 as a value of a type.
+
+    Raises:
+        ApiError: 400 for bad JSON, nesting without end, a wrong type or a number that nothing can hold.
+    """
     try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        check_fields(fields, table)
-        _check_sizes(fields)
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise wrong_type(error) from None

@@ -19,6 +19,7 @@ from millstream.surfaces.openai_params import (
     check_count,
     check_depth,
     decode_body,
+    read_json,
     require_model,
     sampling,
 )
@@ -183,10 +184,7 @@ def build(
 
 def _echoed(body: bytes, limits: Limits) -> _Echoed:
     """What is repeated must be possible to write, so its depth is bounded."""
-    try:
-        echoed = msgspec.json.decode(body, type=_Echoed)
-    except RecursionError:
-        raise invalid("The request body is nested too deeply.", code="invalid_json") from None
+    echoed = read_json(body, _Echoed)
     for name in echoed.__struct_fields__:
         check_depth(name, getattr(echoed, name), limits.schema_depth + ECHO_MARGIN)
     return echoed
