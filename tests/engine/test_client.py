@@ -13,7 +13,7 @@ from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import SamplingParams, TokenRequest, TokenStream
 from millstream.ir.errors import ApiError
-from support.scripted_runner import expected_output
+from support.scripted_runner import expected_output, expected_scores
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +189,27 @@ async def test_a_reader_that_stops_is_paused_and_loses_nothing_when_it_goes_on()
             assert await read(stream) == expected_output(long)
         finally:
             client.UNREAD_TOKENS = kept
+        await settled(engine)
+
+
+async def test_a_reader_of_a_scored_prompt_that_stops_is_paused_and_loses_nothing() -> None:
+    """What a prompt's log probabilities take is more than what as many tokens take."""
+    async with running(step_tokens=16) as engine:
+        long = replace(request("a", 1), prompt=list(range(90)) * 2, prompt_logprobs=3, max_tokens=5)
+        client.UNREAD_TOKENS, kept = 32, client.UNREAD_TOKENS
+        try:
+            stream = await engine.submit(long)
+            for _ in range(500):
+                stats = await engine.stats()
+                if stats.waits == {"paused_reader": 1}:
+                    break
+                await asyncio.sleep(0.01)
+            assert (stats.running, stats.waiting, stats.kv_blocks_used) == (0, 1, 0)
+            deltas = [delta async for delta in stream]
+        finally:
+            client.UNREAD_TOKENS = kept
+        assert [score for delta in deltas for score in delta.prompt_logprobs] == expected_scores(long)
+        assert [token for delta in deltas for token in delta.tokens] == expected_output(long)[0]
         await settled(engine)
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from millstream.engine.protocol import TokenAlternatives, TokenDelta, TokenRequest
 from millstream.engine.scripted import ScriptedEngine, Step, script
-from millstream.ir.deltas import Content, Delta, Finish, Start, Usage
+from millstream.ir.deltas import Content, Delta, Error, Finish, Start, Usage
 from millstream.ir.fold import Answer, fold
-from millstream.ir.request import CompletionRequest, Output, Sampling
+from millstream.ir.request import CompletionRequest, Output, Sampling, Service
 from millstream.pipeline.echo import shown_tokens
 from millstream.pipeline.local import LocalProvider
 from millstream.surfaces import openai_completions
@@ -249,3 +249,68 @@ def test_usage_and_order() -> None:
     assert isinstance(seen[0], Start)
     assert isinstance(seen[-1], Finish)
     assert fold(seen).usage == Usage(prompt_tokens=4, completion_tokens=2)
+
+
+SCORES = [prompt_alternatives(k) for k in range(1, 3)]
+NO_TIME = TokenDelta("", finish="timeout")
+
+
+def ended(*steps: TokenDelta, **how: Any) -> list[Delta]:
+    """Deltas of the echo of three tokens when the engine says ``steps``."""
+    engine = ScriptedEngine(lambda request: steps, info=info())
+    return deltas(engine, (97, 98, 99), service=Service(timeout=60.0), **how)
+
+
+@pytest.mark.parametrize("max_tokens", [0, 5])
+@pytest.mark.parametrize(
+    "steps", [(NO_TIME,), (TokenDelta(""), NO_TIME), (TokenDelta("", prompt_logprobs=SCORES[:1]), NO_TIME)]
+)
+def test_a_prompt_that_is_not_scored_in_time_is_a_failure(steps: tuple[TokenDelta, ...], max_tokens: int) -> None:
+    """An echo alone ends with "length" when all is well, so one that was cut must not."""
+    last = ended(*steps, sampling=Sampling(max_tokens=max_tokens))[-1]
+    assert isinstance(last, Error)
+    assert last.status == 504
+
+
+@pytest.mark.parametrize("steps", [(NO_TIME,), (TokenDelta(""), NO_TIME)])
+def test_an_echo_without_a_token_of_an_answer_is_a_failure(steps: tuple[TokenDelta, ...]) -> None:
+    (start, error) = ended(*steps, output=Output(), sampling=Sampling(max_tokens=5))
+    assert isinstance(start, Start)
+    assert isinstance(error, Error)
+    assert error.status == 504
+
+
+def test_an_echo_with_a_token_of_an_answer_is_an_answer() -> None:
+    seen = ended(TokenDelta("", [97]), NO_TIME, output=Output(), sampling=Sampling(max_tokens=5))
+    assert wire(fold(seen))["text"] == "abca"
+    assert fold(seen).choices[0].finish_reason == "length"
+
+
+def test_a_scored_prompt_whose_answer_is_cut_is_an_answer() -> None:
+    step = TokenDelta("", [97], [alternatives(0)], prompt_logprobs=SCORES)
+    seen = ended(step, NO_TIME, sampling=Sampling(max_tokens=5))
+    choice = wire(fold(seen))
+    assert (choice["text"], choice["finish_reason"], len(choice["logprobs"]["tokens"])) == ("abca", "length", 4)
+
+
+def test_a_scored_prompt_without_an_answer_is_complete_in_time() -> None:
+    seen = ended(TokenDelta("", finish="length", prompt_logprobs=SCORES), sampling=Sampling(max_tokens=0))
+    choice = wire(fold(seen))
+    assert (choice["text"], choice["finish_reason"], len(choice["logprobs"]["tokens"])) == ("abc", "length", 3)
+
+
+def test_one_choice_with_tokens_makes_an_answer_of_all() -> None:
+    def plan(request: TokenRequest) -> Iterable[Step]:
+        return [TokenDelta("", [97] * request.choice), NO_TIME]
+
+    seen = deltas(
+        ScriptedEngine(plan, info=info()),
+        (97, 98, 99),
+        n=2,
+        output=Output(),
+        service=Service(timeout=60.0),
+        sampling=Sampling(max_tokens=5),
+    )
+    answer = fold(seen)
+    assert [wire(answer, choice)["text"] for choice in (0, 1)] == ["abc", "abca"]
+    assert [choice.finish_reason for choice in answer.choices] == ["length", "length"]

@@ -38,8 +38,9 @@ logger = logging.getLogger("millstream.engine")
 _ANSWER_SECONDS = 10.0
 _RETRY_AFTER_SECONDS = 2.0
 
-UNREAD_TOKENS = 128
-"""So many tokens wait for a reader before its sequence is paused; it goes on when a quarter of them is left."""
+UNREAD_TOKENS = 256
+"""So many tokens, or log probabilities of a prompt, wait for a reader before its sequence is paused with the step that
+follows; it goes on when a quarter of them is left."""
 
 
 class EngineProcess:
@@ -212,11 +213,13 @@ class EngineProcess:
         shown = self._journal.record(delta)
         if shown is not None:
             stream = self._streams[shown.id]
+            # One step may tell as much as that of a prompt: a reader that keeps up is not paused for it.
+            lagging = stream.unread >= UNREAD_TOKENS
             stream.push(shown)
             if shown.finish is not None:
                 self._deadlines.remove(shown.id)
                 del self._streams[shown.id]
-            elif stream.unread >= UNREAD_TOKENS and not stream.paused:
+            elif lagging and not stream.paused:
                 self._pause(stream)
 
     def _pause(self, stream: _Stream) -> None:
@@ -291,7 +294,8 @@ class EngineProcess:
 
 
 class _Stream:
-    """Deltas of one sequence; fed by the client, read by one consumer. ``unread``: tokens that wait for the reader."""
+    """Deltas of one sequence; fed by the client, read by one consumer. ``unread``: what waits for the reader, as
+    `_weight` counts it."""
 
     def __init__(self, request_id: str, client: EngineProcess) -> None:
         self.id = request_id
@@ -302,7 +306,7 @@ class _Stream:
         self.paused = False
 
     def push(self, delta: TokenDelta) -> None:
-        self.unread += len(delta.tokens)
+        self.unread += _weight(delta)
         self._queue.put_nowait(delta)
 
     def fail(self, error: ApiError) -> None:
@@ -318,7 +322,7 @@ class _Stream:
         if isinstance(item, ApiError):
             self._done = True
             raise item
-        self.unread -= len(item.tokens)
+        self.unread -= _weight(item)
         if self.paused and self.unread <= UNREAD_TOKENS // 4:
             self._client.reading(self)
         self._done = item.finish is not None
@@ -327,3 +331,8 @@ class _Stream:
     async def aclose(self) -> None:
         self._done = True
         self._client.forget(self.id)
+
+
+def _weight(delta: TokenDelta) -> int:
+    """Tokens that a delta tells something about."""
+    return len(delta.tokens) + len(delta.prompt_logprobs)

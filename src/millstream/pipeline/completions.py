@@ -74,7 +74,9 @@ class Completer:
             stream = guard(streams[0], choices=request.choices)
         else:
             stream = merge(streams, choices=request.choices)
-        return timely(stream, request.service, choices=request.choices)
+        if request.sampling.max_tokens == 0:  # without tokens it is complete
+            return stream
+        return timely(stream, request.service, choices=request.choices, echo=request.echo)
 
     def _check(self, request: CompletionRequest) -> None:
         if not request.prompts:

@@ -11,15 +11,20 @@ from msgspec.structs import replace
 
 from millstream.engine.protocol import TokenAlternatives, TokenDelta
 from millstream.ir.deltas import Content, Delta, Finish, Start, TokenLogprob, Usage
+from millstream.ir.guard import error_of
 from millstream.parsing.tokens import TokenTable
 from millstream.pipeline.choice import ChoiceDecoder, token_logprob
+from millstream.pipeline.timeouts import timed_out
 
 _NOTHING_BEFORE = TokenAlternatives(math.nan)
 """Of the first token of a prompt, which nothing precedes."""
 
 
 class Echo(Protocol):
-    """The text of one prompt, for one choice."""
+    """The text of one prompt, for one choice. ``missing``: log probabilities of the prompt that are still to come."""
+
+    @property
+    def missing(self) -> int: ...
 
     def take(self, scores: Sequence[TokenAlternatives]) -> list[Content]:
         """What a step adds to it that told these log probabilities of the prompt."""
@@ -28,6 +33,8 @@ class Echo(Protocol):
 
 class WholeEcho:
     """All of the text at once."""
+
+    missing = 0
 
     def __init__(self, text: str, choice: int) -> None:
         self._text = text
@@ -66,6 +73,10 @@ class ScoredEcho:
         self._choice = choice
         self._taken = 0
 
+    @property
+    def missing(self) -> int:
+        return len(self._prompt.ids) - max(self._taken, 1)
+
     def take(self, scores: Sequence[TokenAlternatives]) -> list[Content]:
         first = self._taken
         if first == 0:
@@ -81,7 +92,11 @@ class ScoredEcho:
 
 
 class PromptStage:
-    """Tells the number of the choice's prompt, and echoes it if there is an ``echo``."""
+    """Tells the number of the choice's prompt, and echoes it if there is an ``echo``.
+
+    Time that is up before the prompt has all its log probabilities is a failure: an echo that asks for no answer ends
+    with ``length`` when it is complete, so nobody could tell one that was cut.
+    """
 
     def __init__(self, decoder: ChoiceDecoder, *, prompt: int, echo: Echo | None) -> None:
         self._decoder = decoder
@@ -98,6 +113,8 @@ class PromptStage:
         if deltas and isinstance(deltas[0], Start):
             out.append(replace(deltas.pop(0), prompt=self._prompt))
         if self._echo is not None and step.finish != "error":
+            if step.finish == "timeout" and len(step.prompt_logprobs) < self._echo.missing:
+                return [*out, error_of(timed_out("the last log probability of the prompt"))]
             out += self._echo.take(step.prompt_logprobs)
         return out + deltas
 
