@@ -27,20 +27,21 @@ from millstream.surfaces.wire import Call, Limits, WireOptions
 THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
 
 
-class WireThinking(msgspec.Struct, frozen=True):
+class WireThinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str
     budget_tokens: int | None = None
     display: str | None = None
 
 
-class WireFormat(msgspec.Struct, frozen=True):
+class WireFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str
     schema: dict[str, Any] | bool | None = None
 
 
-class WireOutputConfig(msgspec.Struct, frozen=True):
+class WireOutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effort: str | None = None
     format: WireFormat | None = None
+    task_budget: Any = None
 
 
 class MessagesBody(ServiceBody, frozen=True, kw_only=True):

@@ -48,13 +48,14 @@ class WireToolChoice(msgspec.Struct, frozen=True):
     allowed_tools: WireAllowedTools | None = None
 
 
-class WireJsonSchema(msgspec.Struct, frozen=True):
+class WireJsonSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
+    description: str | None = None
     schema: dict[str, Any] | bool | None = None
     strict: bool | None = None
 
 
-class WireResponseFormat(msgspec.Struct, frozen=True):
+class WireResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str
     json_schema: WireJsonSchema | None = None
     schema: dict[str, Any] | None = None

@@ -45,7 +45,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SUMMARIES = ("auto", "concise", "detailed")
 
 
-class WireTextFormat(msgspec.Struct, frozen=True):
+class WireTextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str
     name: str | None = None
     schema: dict[str, Any] | bool | None = None
@@ -53,15 +53,17 @@ class WireTextFormat(msgspec.Struct, frozen=True):
     description: str | None = None
 
 
-class WireText(msgspec.Struct, frozen=True):
+class WireText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: WireTextFormat | None = None
     verbosity: str | None = None
 
 
-class WireReasoning(msgspec.Struct, frozen=True):
+class WireReasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effort: str | None = None
     summary: str | None = None
     generate_summary: str | None = None
+    context: Any = None
+    mode: Any = None
 
 
 class ResponsesBody(ServiceBody, frozen=True, kw_only=True):
