@@ -143,4 +143,4 @@ async def test_what_cannot_be_enforced_is_a_bad_request(client: openai.AsyncOpen
 
 
 def test_nothing_is_left_running(served: Served) -> None:
-    assert served.wait_idle()["status"] == "ok"
+    assert served.wait_idle()["status"] == "ready"

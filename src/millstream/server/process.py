@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_YOUNG_OBJECTS = 20_000
+_YOUNG_OBJECTS = 10_000
 """New objects after which the collector looks at them; what a stream leaves behind is freed by counting."""
 
 
@@ -23,7 +23,7 @@ def settle() -> None:
     """Call when start-up is over: what exists stays, so the collector need not walk it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 50)
+    gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
