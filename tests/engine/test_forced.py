@@ -104,7 +104,7 @@ def test_answers_are_those_of_plain_decoding(
                 thinking=None if budget is None else ThinkingBudget(budget, CLOSE, list(CLOSE.encode())),
             )
         )
-    alone = {}
+    alone: dict[str, tuple[list[int], str | None, str | None]] = {}
     for request in requests:
         alone |= play(core, [replace(request, speculation=False)])
     assert play(core, requests) == alone

@@ -14,11 +14,18 @@ LENGTH = 9
 ROWS = [2, 5, 8]
 
 
-def step(model: _core.Model, tokens: list[int], *sampling: object, **more: object) -> None:
+def step(
+    model: _core.Model,
+    tokens: list[int],
+    sampling: _core.SamplingBatch | None = None,
+    out: _core.SampleOutput | None = None,
+    *,
+    scores: _core.TokenScores | None = None,
+) -> None:
     model.step(
         np.array(tokens, np.int32), np.array([0, LENGTH], np.int32), np.zeros(1, np.int32), np.zeros((1, 1), np.int32),
-        np.array(ROWS, np.int32), *(sampling or (None, None)), **more,
-    )  # type: ignore[arg-type]  # fmt: skip
+        np.array(ROWS, np.int32), sampling, out, scores=scores,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["llama", "softcaps"])

@@ -150,7 +150,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     how long the step that runs has been running, else how long ago the engine last did anything.
 
     ``forced_tokens``: generated tokens that their constraint left no choice about, and that were not sampled.
-    ``grammars_compiled`` and ``grammars_reused``: what was done for requests with a grammar; ``grammar_bytes``:
+    ``grammars_compiled`` and ``grammars_reused``: what was done for requests with a grammar; ``grammar_bytes``: the
     estimated memory of those that are kept compiled.
 
     ``waits``: how many sequences did not advance in the last step, by the `WaitReason`.
