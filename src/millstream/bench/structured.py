@@ -94,8 +94,9 @@ class Structured(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def measure_structured(core: EngineCore, path: Path, *, rounds: int, new_tokens: int = NEW_TOKENS) -> Structured:
-    """Run ``rounds`` rounds on an engine that has room for `STREAMS` streams of `CONTEXT` positions.
+def measure_structured(core: EngineCore, path: Path, *, rounds: int, new_tokens: int = NEW_TOKENS) -> Structured | None:
+    """Run ``rounds`` rounds on an engine that has room for `STREAMS` streams of `CONTEXT` positions. None: no grammar
+    can hold, as the model has no token that ends a text.
 
     Raises:
         BenchError: the engine refuses a stream.
@@ -107,6 +108,8 @@ def measure_structured(core: EngineCore, path: Path, *, rounds: int, new_tokens:
 
     with GGUFFile(path) as file:
         tokenizer = GGUFTokenizer(file)
+    if not tokenizer.eos_ids:
+        return None
     texts = [_PROMPT.format(number=number, goods=_GOODS[number % len(_GOODS)]) for number in range(STREAMS)]
     prompts = [tokenizer.encode(text)[: CONTEXT - new_tokens] for text in texts]
     grammar = compose(None, json_rule(SCHEMA), NONE, "none", {})
