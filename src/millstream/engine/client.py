@@ -38,7 +38,7 @@ logger = logging.getLogger("millstream.engine")
 _ANSWER_SECONDS = 10.0
 _RETRY_AFTER_SECONDS = 2.0
 
-UNREAD_TOKENS = 256
+UNREAD_TOKENS = 128
 """So many tokens, or log probabilities of a prompt, wait for a reader before its sequence is paused with the step that
 follows; it goes on when a quarter of them is left."""
 
