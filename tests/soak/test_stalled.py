@@ -57,8 +57,8 @@ def test_two_hundred_stalled_readers(tmp_path: Path) -> None:
             answer = httpx.post(f"{server.url}/v1/completions", json={**BODY, "stream": False, "max_tokens": 5})
             assert answer.status_code == 200
             assert found["kv_blocks_used"] == 0
-            # A reader costs what waits for it and its connection, not its answer.
-            assert after["api"] - before["api"] < READERS * 256 * 1024
+            # A reader costs its connection and what waits for it, 128 tokens with their log probabilities.
+            assert after["api"] - before["api"] < READERS * 400 * 1024
             assert after["engine"] - before["engine"] < 64 << 20
         finally:
             for sock in socks:
