@@ -12,6 +12,7 @@ from millstream.surfaces import anthropic_messages, openai_chat, responses
 
 USER = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object"}
+NAMED = {"name": "a", "description": "b", "schema": SCHEMA}
 CASES: list[tuple[Any, dict[str, Any], str]] = [
     (openai_chat, {"stream_options": {"include_usages": True}, "stream": True}, "stream_options.include_usages"),
     (openai_chat, {"response_format": {"type": "json_object", "shema": SCHEMA}}, "response_format.shema"),
@@ -32,10 +33,7 @@ CASES: list[tuple[Any, dict[str, Any], str]] = [
     ),
 ]
 KNOWN: list[tuple[Any, dict[str, Any]]] = [
-    (
-        openai_chat,
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "description": "b", "schema": SCHEMA}}},
-    ),
+    (openai_chat, {"response_format": {"type": "json_schema", "json_schema": NAMED}}),
     (responses, {"text": {"verbosity": "low"}, "reasoning": {"context": "auto", "mode": "standard", "effort": "low"}}),
     (anthropic_messages, {"output_config": {"effort": "low", "task_budget": {"type": "tokens", "total": 9}}}),
     (anthropic_messages, {"thinking": {"type": "adaptive", "display": "summarized"}}),
