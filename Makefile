@@ -3,6 +3,7 @@
 VENV ?= .venv
 ARGS ?=
 REAL ?=
+PARALLEL ?= -n 2 --dist loadfile
 TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
@@ -32,8 +33,8 @@ install: $(INSTALLED) ## make .venv, build and install the package
 serve: $(INSTALLED) ## serve the default model on 127.0.0.1:8000 (ARGS="--port 8100 ...")
 	@exec $(BIN)/millstream serve $(ARGS)
 
-test: $(DEV_READY) test-models ## set up what the tests need and run them all (ARGS="tests/cli -k help")
-	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest $(ARGS)
+test: $(DEV_READY) test-models ## set up what the tests need and run them all (ARGS="tests/cli -k help", PARALLEL= one by one)
+	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-js: $(DEV_READY) $(JS_READY) ## test the JavaScript SDKs against a live server (needs node 20 or later)
 	@cd $(JS_CLIENTS) && MILLSTREAM_PYTHON="$(abspath $(BIN)/python)" node --test $(ARGS)
