@@ -166,3 +166,10 @@ def test_command(tmp_path: Path) -> None:
     assert (report["ok"], report["surface"]) == (False, "chat")
     assert {"rule", "message", "expected", "frame", "line"} <= report["faults"][0].keys()
     assert run(app, ["lint", str(good), "--surface", "smoke"]).exit_code == 2
+
+
+def test_more_empty_lines_than_one_between_frames_are_legal() -> None:
+    encoder = openai_chat.stream_encoder(WireOptions(model="m"))
+    stream = write(encoder, [Start(3), Content("Hi"), Finish("stop", Usage(3, 1))])
+    assert lint_capture(stream.replace(b"\n\n", b"\n\n\n"), "chat") == []
+    assert lint_capture(stream.replace(b"\n\n", b"\n\n\n\n"), "chat") == []

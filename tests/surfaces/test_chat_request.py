@@ -278,7 +278,7 @@ def test_refusals(fields: dict[str, Any], param: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "not valid JSON"),
+        (b"", "is empty"),
         (b"{", "not valid JSON"),
         (b"hello", "not valid JSON"),
         (b"[]", "expected object, got array"),

@@ -37,10 +37,12 @@ def parse(raw: bytes) -> tuple[list[Frame], list[Finding]]:
     first = 1
     for number, block in enumerate(text.split("\n\n")):
         start, first = first, first + block.count("\n") + 2
-        if not block:
+        if not block.strip("\n"):
             continue
         fields: dict[str, list[str]] = {"data": [], "event": [], "": [], "id": [], "retry": []}
         for offset, line in enumerate(block.split("\n")):
+            if not line:  # more empty lines than one between two frames: legal
+                continue
             name, colon, value = line.partition(":")
             if not colon or name not in fields:
                 message = f"not a line of an event stream: {line[:80]!r}"

@@ -49,7 +49,7 @@ _VENDOR = (
     refused("include_stop_str_in_output", "a stop string is never part of the text.", False),
     refused("skip_special_tokens", "control tokens are never part of the text.", True),
     refused("spaces_between_special_tokens", "control tokens are never part of the text.", True, False),
-    refused("prompt_logprobs", "log probabilities of the prompt are not computed."),
+    refused("prompt_logprobs", "use `echo` with `logprobs` of completions."),
     refused("truncate_prompt_tokens", "a prompt is never cut."),
     refused("typical_p", "there is no typical sampling.", 1),
     refused("mirostat", "there is no mirostat sampling.", 0),

@@ -83,6 +83,8 @@ def read_json(body: bytes, kind: type[T]) -> T:
     Raises:
         ApiError: 400 for bad JSON, nesting without end, a wrong type or a number that nothing can hold.
     """
+    if not body.strip():
+        raise invalid("The request body is empty. Send a JSON object.", code="invalid_json")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
