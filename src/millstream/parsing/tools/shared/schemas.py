@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -211,8 +210,3 @@ def _grouped(expression: str) -> bool:
         elif char == "|" and depth == 0:
             return False
     return True
-
-
-def json_text(value: Any) -> str:
-    """A value as JSON."""
-    return json.dumps(value, ensure_ascii=False)
