@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from millstream.engine import client
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
-from millstream.engine.protocol import SamplingParams, TokenRequest, TokenStream
+from millstream.engine.protocol import SamplingParams, TokenRequest
 from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
+from support.token_streams import read
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +37,6 @@ async def running(behaviour: str = "plain", **options: int) -> AsyncIterator[Eng
 
 def request(name: str, start: int, max_tokens: int = 20) -> TokenRequest:
     return TokenRequest(id=name, prompt=list(range(start, start + 6)), sampling=SamplingParams(), max_tokens=max_tokens)
-
-
-async def read(stream: TokenStream) -> tuple[list[int], str | None]:
-    tokens: list[int] = []
-    finish = None
-    async for delta in stream:
-        tokens += delta.tokens
-        finish = delta.finish
-    return tokens, finish
 
 
 async def settled(engine: EngineProcess) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from millstream.engine.client import EngineProcess
 from millstream.engine.config import EngineConfig
-from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest, TokenStream
+from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest
 from millstream.engine.restarts import Supervision
 from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
+from support.token_streams import read
 
 QUICK = Supervision(first_delay=0.01, longest_delay=0.02, start_failures=3)
 
@@ -41,15 +42,6 @@ async def running(
 
 def request(name: str, start: int, max_tokens: int = 30) -> TokenRequest:
     return TokenRequest(id=name, prompt=list(range(start, start + 6)), sampling=SamplingParams(), max_tokens=max_tokens)
-
-
-async def read(stream: TokenStream) -> tuple[list[int], str | None]:
-    tokens: list[int] = []
-    finish = None
-    async for delta in stream:
-        tokens += delta.tokens
-        finish = delta.finish
-    return tokens, finish
 
 
 async def recovered(engine: EngineProcess) -> EngineStats:
