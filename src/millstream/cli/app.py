@@ -197,6 +197,6 @@ def list_() -> None:
     list_models()
 
 
-app.command()(bench)
+app.add_typer(bench, name="bench")
 app.command()(lint)
 app.command()(selftest)
