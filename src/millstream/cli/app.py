@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.commands.config import config_app
 from millstream.cli.commands.models import list_, pull
 from millstream.cli.commands.serve import serve
 from millstream.cli.commands.talk import chat, run
+from millstream.cli.configuration.group import ConfiguredGroup
 from millstream.cli.lint import lint
 from millstream.cli.selftest import selftest
 
 app = typer.Typer(
     name="millstream",
+    cls=ConfiguredGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,3 +53,4 @@ app.command("list")(list_)
 app.command()(bench)
 app.command()(lint)
 app.command()(selftest)
+app.add_typer(config_app)

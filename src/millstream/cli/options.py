@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
+
+from millstream.cli.sampling import within_api
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMG])(?:i?B)?", re.IGNORECASE)
@@ -119,32 +121,27 @@ KvCacheOption = Annotated[
     ),
 ]  # fmt: skip
 
-TemperatureOption = Annotated[
-    float,
-    typer.Option(
-        "--temperature", "-T", metavar="X", min=0.0, help="0 takes the best token.", rich_help_panel=_SAMPLING
-    ),
-]
-TopKOption = Annotated[int, typer.Option(metavar="N", min=0, help="0 is off.", rich_help_panel=_SAMPLING)]
-TopPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="1 is off.", rich_help_panel=_SAMPLING)]
-MinPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="0 is off.", rich_help_panel=_SAMPLING)]
-RepetitionOption = Annotated[
-    float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="1 is off.", rich_help_panel=_SAMPLING)
-]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="The same seed gives the same answer.", rich_help_panel=_SAMPLING),
-]
+
+def _sampling(field: str, help: str, *flags: str, metavar: str = "X") -> Any:  # Typer's own `Option` is typed so
+    return typer.Option(*flags, metavar=metavar, help=help, callback=within_api(field), rich_help_panel=_SAMPLING)
+
+
+TemperatureOption = Annotated[float, _sampling("temperature", "0 to 2; 0 takes the best token.", "--temperature", "-T")]
+TopKOption = Annotated[int, _sampling("top_k", "0 is off.", metavar="N")]
+TopPOption = Annotated[float, _sampling("top_p", "Above 0, up to 1, which is off.", metavar="P")]
+MinPOption = Annotated[float, _sampling("min_p", "0 to 1; 0 is off.", metavar="P")]
+RepetitionOption = Annotated[float, _sampling("repetition_penalty", "Above 0, up to 10; 1 is off.")]
+PresenceOption = Annotated[float, _sampling("presence_penalty", "-2 to 2; 0 is off.")]
+FrequencyOption = Annotated[float, _sampling("frequency_penalty", "-2 to 2; 0 is off.")]
+SeedOption = Annotated[int | None, _sampling("seed", "The same seed gives the same answer.", metavar="N")]
 MaxTokensOption = Annotated[
     int | None,
-    typer.Option(
-        "--max-tokens", "-n", metavar="N", min=1, help="Longest answer; if not given, what the context leaves.",
-        rich_help_panel=_SAMPLING,
+    _sampling(
+        "max_tokens", "Longest answer; if not given, what the context leaves.", "--max-tokens", "-n", metavar="N"
     ),
-]  # fmt: skip
+]
 StopOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.", rich_help_panel=_SAMPLING),
+    list[str] | None, _sampling("stop", "End the answer before this text; may be repeated.", metavar="TEXT")
 ]
 
 ToolFormatOption = Annotated[
