@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -43,6 +44,16 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     stall_timeout: float = 300.0
 
 
+DEFAULT_JOURNAL_BYTES = 1 << 30
+
+
+class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests are recorded, and how many bytes all files may have together."""
+
+    folder: Path
+    limit: int
+
+
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
     """How the model writes tool calls and reasoning, by the names of `millstream.parsing.registry`; None: as its chat
     template says. ``refusals``: tell answers that decline as such."""
@@ -59,11 +70,22 @@ def parse_kv_cache(text: str) -> KvCache:
         tokens = int(match[1])
         if tokens > 0:
             return KvCache(tokens=tokens)
-    elif match := _SIZE.fullmatch(text):
-        size = int(float(match[1]) * _UNITS[match[2].upper()])
-        if size > 0:
-            return KvCache(bytes=size)
+    elif (size := _bytes(text)) > 0:
+        return KvCache(bytes=size)
     raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G for bytes, 32768t for tokens")
+
+
+def parse_size(text: str) -> int:
+    """Bytes: ``512M``, ``2GiB`` (binary units)."""
+    size = _bytes(text.strip())
+    if size <= 0:
+        raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G")
+    return size
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
 
 
 def parse_tool_format(text: str) -> str:

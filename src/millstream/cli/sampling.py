@@ -36,7 +36,7 @@ def within_api(field: str) -> Callable[[T], T]:
         from millstream.ir.errors import ApiError
 
         try:
-            sampling_of(**{field: value or None})
+            sampling_of(**{field: None if value == [] else value})
         except ApiError as error:
             raise typer.BadParameter(error.message.removeprefix(field).lstrip(": ")) from None
         return value

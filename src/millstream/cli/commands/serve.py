@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import typer
 
 from millstream.cli.options import (
+    DEFAULT_JOURNAL_BYTES,
     MODEL_HELP,
     ContextOption,
     EngineOptions,
     Formats,
+    JournalOptions,
     KvCacheOption,
     NoFetchOption,
     PoolingOption,
@@ -19,6 +22,7 @@ from millstream.cli.options import (
     ServerOptions,
     ThreadsOption,
     ToolFormatOption,
+    parse_size,
 )
 
 LogLevel = Literal["error", "warning", "info", "debug"]
@@ -87,6 +91,23 @@ def serve(
             help="Another name by which a server on a loopback address is called, as by a proxy; may be repeated.",
         ),
     ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            rich_help_panel="Journal",
+            help="Record every request here, prompts and answers included, for `journal` and `replay`.",
+        ),
+    ] = None,
+    journal_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SIZE",
+            parser=parse_size,
+            rich_help_panel="Journal",
+            help="Room for the journal, 1G if not given; the oldest records go first.",
+        ),
+    ] = None,
     no_fetch: NoFetchOption = False,
 ) -> None:
     """Serve a model over HTTP (OpenAI-compatible).
@@ -107,6 +128,7 @@ def serve(
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             pooling=pooling,
+            journal=JournalOptions(folder=journal, limit=journal_limit or DEFAULT_JOURNAL_BYTES) if journal is not None else None,
             server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
             engine=EngineOptions(
                 threads=threads,

@@ -19,7 +19,7 @@ class Setting(NamedTuple):
     """One option of one command.
 
     ``path``: the words of the command (``("keys", "create")``). ``key``: the option's long name, or the argument's, as
-    a file writes it. ``variables``: environment variables that set it; the first that is set counts, and the last is the
+    a file writes it. ``variables``: environment variables that set it; the first that is set counts. The last is the
     one that every option has.
     """
 
