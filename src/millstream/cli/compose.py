@@ -15,9 +15,10 @@ from millstream.cli.errors import CliError
 from millstream.cli.options import EngineOptions, Formats, ServerOptions
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
-from millstream.engine.protocol import Pooling
+from millstream.engine.protocol import Pooling, TokenEngine
 from millstream.engine.restarts import Supervision
 from millstream.engine.sizing import kv_bytes_per_token
+from millstream.journal.recording import RecordedEngine
 from millstream.models.assets import open_model
 from millstream.models.catalogue import CATALOGUE
 from millstream.models.errors import ModelFileError
@@ -25,6 +26,7 @@ from millstream.models.loader import load_model_file
 from millstream.pipeline.local import LocalProvider
 
 if TYPE_CHECKING:
+    from millstream.journal.writer import Journal
     from millstream.server.run import HttpServer
 
 _KV_ROUNDING = 64
@@ -47,8 +49,10 @@ async def open_local(
     name: str | None = None,
     formats: Formats = Formats(),  # noqa: B008  (immutable)
     pooling: Pooling | None = None,
+    recorded: bool = False,
 ) -> AsyncIterator[LocalSession]:
     """Start an engine process on a model file; it is stopped on exit. ``pooling`` None: as the file says, else mean.
+    ``recorded``: a journal can read along.
 
     The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this process
     builds the tokenizer.
@@ -69,8 +73,11 @@ async def open_local(
     except (ModelFileError, EngineStartError, OSError) as error:
         raise CliError(str(error)) from None
     try:
+        source: TokenEngine = engine
+        if recorded:
+            source = RecordedEngine(engine, name=assets.name, path=path, prefix_cache=options.prefix_cache)
         provider = LocalProvider(
-            engine,
+            source,
             tokenizer=assets.tokenizer,
             template=assets.template,
             name=assets.name,
@@ -93,12 +100,16 @@ def open_server(
     allow_hosts: tuple[str, ...],
     access_log: bool,
     on_ready: Callable[[], None],
+    journal: Journal | None = None,
 ) -> HttpServer:
     """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers.
 
     A server that listens on a loopback address is called by loopback names and ``allow_hosts``; any other by any name.
     """
+    from starlette.middleware import Middleware
+
     from millstream.server.app import create_app
+    from millstream.server.journaling import Journalled
     from millstream.server.origins import is_loopback
     from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
@@ -112,7 +123,8 @@ def open_server(
         stall_seconds=options.stall_timeout,
         store_path=default_store_path(),
     )
-    app = create_app(session.provider, session.engine.stats, settings)
+    layers = [] if journal is None else [Middleware(Journalled, journal=journal)]
+    app = create_app(session.provider, session.engine.stats, settings, layers=layers)
     return HttpServer(app, sock, settings, on_ready=on_ready)
 
 

@@ -13,9 +13,10 @@ import msgspec
 from millstream.cli.compose import LocalSession, open_local, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions, Formats, ServerOptions
+from millstream.cli.options import EngineOptions, Formats, JournalOptions, ServerOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import Pooling
+from millstream.journal.writer import Journal
 from millstream.server.loading import LoadingServer
 from millstream.server.process import run, settle
 from millstream.server.run import bind
@@ -24,7 +25,7 @@ from millstream.server.run import bind
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``model_name``: what clients call the model. ``allow_origins``: web pages of which origins may call.
     ``allow_hosts``: names under which a server on a loopback address may be called.
-    ``pooling``: how embeddings are made."""
+    ``pooling``: how embeddings are made. ``journal`` None: nothing is recorded."""
 
     host: str
     port: int
@@ -37,6 +38,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     pooling: Pooling | None
     server: ServerOptions
     engine: EngineOptions
+    journal: JournalOptions | None = None
 
 
 def serve_model(ref: str | None, options: ServeOptions) -> None:
@@ -62,9 +64,17 @@ def serve_model(ref: str | None, options: ServeOptions) -> None:
 
 async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
     opening = open_local(
-        path, options.engine, name=options.model_name, formats=options.formats, pooling=options.pooling
+        path,
+        options.engine,
+        name=options.model_name,
+        formats=options.formats,
+        pooling=options.pooling,
+        recorded=options.journal is not None,
     )
     async with AsyncExitStack() as stack:
+        journal = _open_journal(options.journal) if options.journal is not None else None
+        if journal is not None:
+            stack.callback(journal.close)
         async with LoadingServer(sock):
             session = await stack.enter_async_context(opening)
         server = open_server(
@@ -75,12 +85,20 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
             allow_hosts=options.allow_hosts,
             access_log=options.log_level in ("info", "debug"),
             on_ready=lambda: _ready(session, sock),
+            journal=journal,
         )
         lost = session.engine.lost
         lost.add_done_callback(lambda _: server.stop())
         await server.run()
         if lost.done():
             raise CliError(lost.result())
+
+
+def _open_journal(options: JournalOptions) -> Journal:
+    try:
+        return Journal(options.folder, limit=options.limit)
+    except OSError as error:
+        raise CliError(f"cannot write a journal in {options.folder}: {error.strerror}") from None
 
 
 def _ready(session: LocalSession, sock: socket.socket) -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from millstream.cli.options import (
     ContextOption,
     EngineOptions,
+    FrequencyOption,
     KvCacheOption,
     MaxTokensOption,
     MinPOption,
     ModelOption,
     NoFetchOption,
+    PresenceOption,
     RepetitionOption,
     SeedOption,
     StatsOption,
@@ -51,6 +53,8 @@ def read_talk(
     top_p: TopPOption = 1.0,
     min_p: MinPOption = 0.0,
     repetition_penalty: RepetitionOption = 1.0,
+    presence_penalty: PresenceOption = 0.0,
+    frequency_penalty: FrequencyOption = 0.0,
     seed: SeedOption = None,
     max_tokens: MaxTokensOption = None,
     stop: StopOption = None,
@@ -59,17 +63,19 @@ def read_talk(
     kv_cache: KvCacheOption = None,
 ) -> Talk:
     """The options as a command line has them."""
-    from millstream.ir.request import Sampling
+    from millstream.cli.sampling import sampling_of
 
-    sampling = Sampling(
+    sampling = sampling_of(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
         repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
         seed=seed,
         max_tokens=max_tokens,
-        stop=tuple(stop or ()),
+        stop=stop or None,
     )
     engine = EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, max_sequences=1)
     return Talk(model, system, stats, not no_fetch, sampling, engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from starlette.applications import Starlette
@@ -33,8 +34,15 @@ SURFACES: dict[str, Surface] = {
 }
 
 
-def create_app(provider: Provider, engine_health: EngineHealth, settings: Settings | None = None) -> Starlette:
-    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
+def create_app(
+    provider: Provider,
+    engine_health: EngineHealth,
+    settings: Settings | None = None,
+    *,
+    layers: Sequence[Middleware] = (),
+) -> Starlette:
+    """The app. ``engine_health`` is the engine's ``stats``. ``layers``: middleware between the frame of every request
+    and the routes. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
     settings = settings or Settings()
     lifecycle = Lifecycle()
     metrics = Metrics(lambda: lifecycle.open_requests)
@@ -65,7 +73,7 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
-        middleware=_middleware(lifecycle, settings),
+        middleware=[*_middleware(lifecycle, settings), *layers],
         exception_handlers={HTTPException: on_http_exception},
     )
     app.router.redirect_slashes = False
