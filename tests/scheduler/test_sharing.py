@@ -213,13 +213,13 @@ def test_a_paused_sequence_leaves_its_place_and_goes_on_where_it_was() -> None:
     a, b = request("a", range(9), max_tokens=12), request("b", range(20, 50), max_tokens=6)
     engine.add(a)
     seen = engine.step()
-    engine.pause("a")
+    engine.pause("a", "paused_reader")
     stats = engine.stats()
     assert (stats.running, stats.waiting, stats.waits, stats.kv_blocks_used) == (0, 1, {"paused_reader": 1}, 0)
     assert not engine.has_work
     engine.add(b)
     assert tokens_of(drain(engine)["b"]) == expected_output(b)[0]
-    engine.resume("a")
+    engine.resume("a", "paused_reader")
     seen += drain(engine)["a"]
     assert tokens_of(seen) == expected_output(a)[0]
 
@@ -228,8 +228,8 @@ def test_what_a_paused_sequence_computed_is_kept_while_nobody_needs_the_blocks()
     engine = core()
     engine.add(request("a", range(16), max_tokens=9))
     engine.step()
-    engine.pause("a")
-    engine.resume("a")
+    engine.pause("a", "paused_reader")
+    engine.resume("a", "paused_reader")
     engine.step()
     assert steps_of(engine)[1] == [("a", 16, 1, True)]
 
@@ -239,12 +239,12 @@ def test_pausing_while_queued_and_leaving_while_paused() -> None:
     engine.add(request("a", range(3), max_tokens=3))
     engine.add(request("b", range(3)))
     engine.step()
-    engine.pause("b")
-    engine.pause("b")
-    engine.pause("nobody")
-    engine.resume("nobody")
+    engine.pause("b", "paused_reader")
+    engine.pause("b", "paused_reader")
+    engine.pause("nobody", "paused_reader")
+    engine.resume("nobody", "paused_reader")
     assert set(drain(engine)) == {"a"}
     engine.abort("b")
     assert engine.stats().waiting == 0
-    engine.resume("b")
+    engine.resume("b", "paused_reader")
     assert not engine.has_work

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenRequest, WaitReason
+from millstream.engine.protocol import (
+    EngineStats,
+    PauseReason,
+    SequenceView,
+    TokenAlternatives,
+    TokenDelta,
+    TokenRequest,
+    WaitReason,
+)
 from millstream.scheduler.outcome import Outcome, take
 from millstream.scheduler.pace import Pace
 from millstream.scheduler.places import Places, SchedulerConfig
@@ -109,13 +117,17 @@ class Scheduler:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
         self._places.abort(request_id)
 
-    def pause(self, request_id: str) -> None:
-        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Unknown ids are ignored."""
-        self._places.pause(request_id)
+    def pause(self, request_id: str, reason: PauseReason) -> None:
+        """A sequence leaves the batch until `resume` for each reason. Unknown ids are ignored."""
+        self._places.pause(request_id, reason)
 
-    def resume(self, request_id: str) -> None:
-        """A paused sequence goes on as soon as it has blocks again."""
-        self._places.resume(request_id)
+    def resume(self, request_id: str, reason: PauseReason) -> None:
+        """A sequence that rests for no other reason goes on as soon as it has blocks again."""
+        self._places.resume(request_id, reason)
+
+    def reprioritise(self, request_id: str, priority: int, *, now: float = 0.0) -> None:
+        """A sequence has another class from the next step on. Unknown ids are ignored."""
+        self._places.reprioritise(request_id, priority, now)
 
     @property
     def has_work(self) -> bool:
@@ -192,6 +204,10 @@ class Scheduler:
             accepted_tokens=self._accepted_tokens,
             forced_tokens=self._forced_tokens,
         )
+
+    def sequences(self) -> list[SequenceView]:
+        """Where each sequence is."""
+        return [sequence.view for sequence in self._places.everyone]
 
     def _schedule_decodes(self) -> list[Chunk]:
         decoding = [sequence for sequence in self._places.running if sequence.decoding]
