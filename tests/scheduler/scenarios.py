@@ -129,7 +129,7 @@ def cancelled_in_prefill() -> Trace:
     trace = Trace()
     trace.ask("a", range(60), 4)
     trace.ask("b", range(70, 80), 4, tenant="B")
-    trace.tick()
+    trace.tick(2)
     trace.leave("a")
     return trace
 

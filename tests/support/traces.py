@@ -45,7 +45,7 @@ class Trace:
 
     def __init__(self, *, model: Model = next_token, **config: Any) -> None:
         sizes: dict[str, Any] = {"kv_blocks": 64, "step_tokens": 16, "max_sequences": 8, "step_seconds": 1e9, **config}
-        self._config = SchedulerConfig(block_size=BLOCK, **sizes)
+        self._config = SchedulerConfig(block_size=BLOCK, prompt_units=sizes["step_tokens"], **sizes)
         self._model = model
         self._journal = Journal()
         self._deadlines = Deadlines()

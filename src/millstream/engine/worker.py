@@ -55,7 +55,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     """
     from millstream.engine.constraints import FileConstraints
     from millstream.engine.runner import NativeRunner
-    from millstream.engine.sizing import available_memory, plan_kv
+    from millstream.engine.sizing import available_memory, plan_kv, token_cost
     from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
@@ -86,6 +86,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             max_sequences=config.max_sequences,
             max_waiting=config.max_waiting,
             prefix_cache=config.prefix_cache,
+            token_cost=token_cost(spec),
         )
     )
     runner = NativeRunner(

@@ -9,6 +9,7 @@ import msgspec
 
 from millstream.engine.protocol import PauseReason, WaitReason, told_pause
 from millstream.scheduler.blocks import BlockPool
+from millstream.scheduler.pace import TokenCost
 from millstream.scheduler.policy import Fairness, Shares
 from millstream.scheduler.prefixes import Prefixes
 from millstream.scheduler.sequence import Sequence
@@ -16,7 +17,8 @@ from millstream.scheduler.sequence import Sequence
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue.
-    ``step_seconds``: steps with prompts are kept about as short as this."""
+    ``prompt_units`` bounds what a step may hold of prompts (see `millstream.scheduler.pace`), by ``token_cost``.
+    ``step_seconds``: steps with prompts in which others decode are kept about as short as this."""
 
     kv_blocks: int
     block_size: int
@@ -24,6 +26,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_sequences: int = 64
     max_waiting: int = 256
     prefix_cache: bool = True
+    prompt_units: int = 128
+    token_cost: TokenCost = TokenCost()
     step_seconds: float = 0.1
     fairness: Fairness = Fairness()
 
