@@ -20,7 +20,7 @@ from typing import Any
 from millstream.engine.core import EngineCore
 from millstream.engine.deadlines import Deadlines
 from millstream.engine.journal import Journal
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
+from millstream.engine.protocol import PauseReason, SamplingParams, TokenDelta, TokenRequest
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
 from support.scripted_runner import Model, ScriptedRunner, expected_output, next_token
@@ -45,7 +45,7 @@ class Trace:
 
     def __init__(self, *, model: Model = next_token, **config: Any) -> None:
         sizes: dict[str, Any] = {"kv_blocks": 64, "step_tokens": 16, "max_sequences": 8, "step_seconds": 1e9, **config}
-        self._config = SchedulerConfig(block_size=BLOCK, **sizes)
+        self._config = SchedulerConfig(block_size=BLOCK, prompt_units=sizes["step_tokens"], **sizes)
         self._model = model
         self._journal = Journal()
         self._deadlines = Deadlines()
@@ -83,17 +83,39 @@ class Trace:
     def stall(self, name: str) -> None:
         """A client stops reading."""
         self._say(f"= {name} stops reading")
-        told = self._journal.pause(name)
-        if told == "pause":
-            self._core.pause(name)
-        elif told == "abort":
-            self._core.abort(name)
+        self._pause(name, "paused_reader")
 
     def read_on(self, name: str) -> None:
         """It reads again."""
         self._say(f"= {name} reads again")
-        if self._journal.resume(name):
-            self._core.resume(name)
+        self._resume(name, "paused_reader")
+
+    def hold(self, name: str) -> None:
+        """An operator has a request rest."""
+        self._say(f"= {name} is held")
+        self._pause(name, "held")
+
+    def release(self, name: str) -> None:
+        """The operator lets it go on."""
+        self._say(f"= {name} is released")
+        self._resume(name, "held")
+
+    def reprioritise(self, name: str, priority: int) -> None:
+        """The operator puts a request into another class."""
+        self._say(f"= {name} has priority {priority} from now on")
+        if self._journal.reprioritise(name, priority):
+            self._core.reprioritise(name, priority)
+
+    def _pause(self, name: str, reason: PauseReason) -> None:
+        told = self._journal.pause(name, reason)
+        if told == "pause":
+            self._core.pause(name, reason)
+        elif told == "abort":
+            self._core.abort(name)
+
+    def _resume(self, name: str, reason: PauseReason) -> None:
+        if self._journal.resume(name, reason):
+            self._core.resume(name, reason)
 
     def crash(self) -> None:
         """The engine process dies and is replaced."""
@@ -114,7 +136,7 @@ class Trace:
 
     def finish(self, limit: int = 200) -> None:
         """Run until nothing is left to do, and hold every answer against that of the request alone."""
-        while self._core.has_work or self._journal.held:
+        while self._core.has_work or self._journal.kept_back:
             assert self._tick < limit, "the scenario has no end"
             self._step(lost=False)
         for name, request in self._requests.items():
@@ -159,9 +181,7 @@ class Trace:
         return " | ".join(parts)
 
     def _waits(self) -> str:
-        places = self._core.scheduler._places
-        everyone = (*places.running, *places.waiting, *places.paused.values())
-        return " ".join(f"{s.id}:{s.wait}" for s in everyone if s.wait is not None)
+        return " ".join(f"{view.id}:{view.wait_reason}" for view in self._core.sequences() if view.wait_reason)
 
     def _told(self, delta: TokenDelta) -> None:
         shown = self._journal.record(delta)

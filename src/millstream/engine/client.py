@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import count
 
@@ -20,13 +21,14 @@ from millstream.engine.messages import (
     Batch,
     Event,
     Pause,
+    Reprioritise,
     Resume,
     StatsQuery,
     StatsReply,
     Step,
     Submit,
 )
-from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
+from millstream.engine.protocol import EngineInfo, EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
 from millstream.engine.restarts import Supervision
 from millstream.engine.supervisor import Supervisor
 from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
@@ -44,7 +46,8 @@ follows; it goes on when a quarter of them is left."""
 
 
 class EngineProcess:
-    """A `TokenEngine` whose work is done by another process. Made by `start`; used from one event loop.
+    """A `TokenEngine` and its `SequenceControl`, whose work is done by another process. Made by `start`; used from one
+    event loop.
 
     If the process ends or hangs, it is started again and open streams go on where they were. ``lost`` resolves to the
     reason when that is given up.
@@ -57,7 +60,7 @@ class EngineProcess:
         self._deadlines = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
         self._streams: dict[str, _Stream] = {}
-        self._queries: dict[int, asyncio.Future[EngineStats]] = {}
+        self._queries: dict[int, asyncio.Future[StatsReply]] = {}
         self._serials = count()
         self._asked = False
         self._resumed = 0
@@ -131,30 +134,60 @@ class EngineProcess:
         self._require_hope()
         if not self._supervisor.up:
             raise engine_failed(self._supervisor.outage or "The engine has just ended and is being restarted.")
+        return self._with_unknown((await self._asked_engine()).stats)
+
+    async def sequences(self) -> list[SequenceView]:
+        """See `SequenceControl.sequences`, as for the methods that follow."""
+        self._require_hope()
+        told: list[SequenceView] = []
+        if self._supervisor.up:
+            try:
+                told = (await self._asked_engine(sequences=True)).sequences
+            except ApiError:
+                if self._supervisor.up:  # it hangs; if it ended meanwhile, the journal knows all that is left to know
+                    raise
+        return self._journal.views(told, up=self._supervisor.up)
+
+    def hold(self, request_id: str) -> bool:
+        if request_id not in self._journal:
+            return False
+        self._pause(request_id, "held")
+        return True
+
+    def release(self, request_id: str) -> bool:
+        if request_id not in self._journal:
+            return False
+        self._resume(request_id, "held")
+        return True
+
+    def reprioritise(self, request_id: str, priority: int) -> bool:
+        if request_id not in self._journal:
+            return False
+        if self._journal.reprioritise(request_id, priority):
+            self._supervisor.send(Reprioritise(request_id, priority))
+        return True
+
+    async def _asked_engine(self, *, sequences: bool = False) -> StatsReply:
+        """A round trip to the engine process, which is up."""
         serial = next(self._serials)
-        future: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[StatsReply] = asyncio.get_running_loop().create_future()
         self._queries[serial] = future
         self._asked = True
         try:
-            self._supervisor.send(StatsQuery(serial))
-            stats = await asyncio.wait_for(future, _ANSWER_SECONDS)
+            self._supervisor.send(StatsQuery(serial, sequences))
+            return await asyncio.wait_for(future, _ANSWER_SECONDS)
         except TimeoutError:
             raise engine_failed(f"The engine has not answered for {_ANSWER_SECONDS:g} s.") from None
         finally:
             self._queries.pop(serial, None)
-        return self._with_held(stats)
 
-    def _with_held(self, stats: EngineStats) -> EngineStats:
+    def _with_unknown(self, stats: EngineStats) -> EngineStats:
         """The engine's counts with the requests that it does not know of."""
-        held, resting, waits = self._journal.held, self._journal.resting, dict(stats.waits)
-        if held:
-            waits["suspected"] = held
-        if resting:
-            waits["paused_reader"] = waits.get("paused_reader", 0) + resting
+        unknown = self._journal.waits(up=True)
         return msgspec.structs.replace(
             stats,
-            waiting=stats.waiting + held + resting,
-            waits=waits,
+            waiting=stats.waiting + unknown.total(),
+            waits=dict(unknown + Counter(stats.waits)),
             restarts=self._supervisor.restarts,
             resumed=self._resumed,
         )
@@ -173,7 +206,7 @@ class EngineProcess:
         if isinstance(event, Step):
             for delta in event.deltas:
                 self._deliver(delta)
-            if self._journal.held:
+            if self._journal.kept_back:
                 self._submit_due()
         elif isinstance(event, Batch):
             self._journal.batch(event.request_ids)
@@ -183,7 +216,7 @@ class EngineProcess:
             self._asked = False
             future = self._queries.get(event.serial)
             if future is not None and not future.done():
-                future.set_result(event.stats)
+                future.set_result(event)
 
     def engine_down(self) -> None:
         for name in self._journal.crashed():
@@ -220,24 +253,26 @@ class EngineProcess:
                 self._deadlines.remove(shown.id)
                 del self._streams[shown.id]
             elif lagging and not stream.paused:
-                self._pause(stream)
+                stream.paused = True
+                self._pause(stream.id, "paused_reader")
 
-    def _pause(self, stream: _Stream) -> None:
-        stream.paused = True
-        told = self._journal.pause(stream.id)
+    def _pause(self, request_id: str, reason: PauseReason) -> None:
+        told = self._journal.pause(request_id, reason)
         if told is not None:
-            self._supervisor.send(Pause(stream.id) if told == "pause" else Abort(stream.id))
+            self._supervisor.send(Pause(request_id, reason) if told == "pause" else Abort(request_id))
         self._submit_due()
+
+    def _resume(self, request_id: str, reason: PauseReason) -> None:
+        if self._journal.resume(request_id, reason):
+            self._supervisor.send(Resume(request_id, reason))
+        else:
+            self._submit_due()
 
     def reading(self, stream: _Stream) -> None:
         """The reader of a paused stream has read most of what waited for it."""
-        if stream.id not in self._journal:
-            return
-        stream.paused = False
-        if self._journal.resume(stream.id):
-            self._supervisor.send(Resume(stream.id))
-        else:
-            self._submit_due()
+        if stream.id in self._journal:
+            stream.paused = False
+            self._resume(stream.id, "paused_reader")
 
     def _set_timer(self) -> None:
         """Wake up at the next deadline."""

@@ -1,11 +1,16 @@
-"""How large the KV cache and the context become."""
+"""What a model's description tells of memory and work: the KV cache, the context, the cost of attention."""
 
 from __future__ import annotations
 
-from millstream.models.spec import ModelSpec
+from millstream.models.spec import LayerSpec, ModelSpec
+from millstream.scheduler.pace import TokenCost
 
 DEFAULT_KV_BYTES = 512 << 20
 _BYTES_PER_VALUE = 2
+
+_ATTENTION_PRODUCT = 2.5
+"""Time of a product in attention (floats, with a key or value of its own for every position) to one with a quantised
+weight in a chunk of 16 rows or more: 2.2 to 2.7 measured (docs/performance.md)."""
 
 
 def kv_bytes_per_token(spec: ModelSpec) -> int:
@@ -43,3 +48,25 @@ def plan_kv(
             f"a KV cache of {kv_bytes} bytes does not hold one block of {block_size} tokens ({per_block} bytes)"
         )
     return blocks, min(context, blocks * block_size)
+
+
+def token_cost(spec: ModelSpec) -> TokenCost:
+    """What a token costs by its position. The output head does not count: of a prompt, one row needs it."""
+    weights = sum(_products(layer, spec.hidden) for layer in spec.layers)
+    windows = [layer.window for layer in spec.layers if layer.window]
+
+    def per_position(*, windowed: bool) -> float:
+        """Keys and values: two products for each dimension of each head."""
+        heads = sum(layer.heads * layer.head_dim for layer in spec.layers if bool(layer.window) is windowed)
+        return _ATTENTION_PRODUCT * 2 * heads / weights
+
+    return TokenCost(
+        per_position=per_position(windowed=False),
+        per_windowed=per_position(windowed=True),
+        window=max(windows, default=0),
+    )
+
+
+def _products(layer: LayerSpec, hidden: int) -> int:
+    """Products of a token with a layer's weights."""
+    return hidden * (2 * layer.heads + 2 * layer.kv_heads) * layer.head_dim + 3 * hidden * layer.intermediate

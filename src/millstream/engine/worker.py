@@ -26,6 +26,7 @@ from millstream.engine.messages import (
     Command,
     Event,
     FrameReader,
+    Order,
     Pause,
     Ready,
     Resume,
@@ -54,7 +55,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     """
     from millstream.engine.constraints import FileConstraints
     from millstream.engine.runner import NativeRunner
-    from millstream.engine.sizing import available_memory, plan_kv
+    from millstream.engine.sizing import available_memory, plan_kv, token_cost
     from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
@@ -85,6 +86,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             max_sequences=config.max_sequences,
             max_waiting=config.max_waiting,
             prefix_cache=config.prefix_cache,
+            token_cost=token_cost(spec),
         )
     )
     runner = NativeRunner(
@@ -121,7 +123,7 @@ class Worker:
         self._core = core
         self._batch: list[str] = []
         self._tokens = 0
-        self._inbox: SimpleQueue[Submit | Abort | Pause | Resume | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Order | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
         self._received = self._added = 0
@@ -153,18 +155,23 @@ class Worker:
                 break
             if command is None:
                 return False
-            if isinstance(command, Submit):
-                self._core.add(command.request)
-                self._added += 1
-                self._send(Accepted(command.request.id))
-            elif isinstance(command, Abort):
-                self._core.abort(command.request_id)
-            elif isinstance(command, Pause):
-                self._core.pause(command.request_id)
-            else:
-                self._core.resume(command.request_id)
+            self._carry_out(command)
             wait = False
         return True
+
+    def _carry_out(self, order: Order) -> None:
+        if isinstance(order, Submit):
+            self._core.add(order.request)
+            self._added += 1
+            self._send(Accepted(order.request.id))
+        elif isinstance(order, Abort):
+            self._core.abort(order.request_id)
+        elif isinstance(order, Pause):
+            self._core.pause(order.request_id, order.reason)
+        elif isinstance(order, Resume):
+            self._core.resume(order.request_id, order.reason)
+        else:
+            self._core.reprioritise(order.request_id, order.priority)
 
     def _listen(self) -> None:
         """Read the socket until its end."""
@@ -186,7 +193,7 @@ class Worker:
             unseen = self._received - self._added
             if unseen > 0:
                 stats = msgspec.structs.replace(stats, waiting=stats.waiting + unseen)
-            self._send(StatsReply(command.serial, stats))
+            self._send(StatsReply(command.serial, stats, self._core.sequences() if command.sequences else []))
         else:
             self._received += isinstance(command, Submit)
             self._inbox.put(command)
