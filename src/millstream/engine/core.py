@@ -78,6 +78,7 @@ class EngineCore:
         self._step_seconds = 0.0
         self._moved = self._clock()
         self._snapshot = scheduler.stats()
+        self._batch: list[str] = []
 
     def add(self, request: TokenRequest) -> None:
         """Queue a request; one that cannot be queued ends with an error delta in the next step."""
@@ -125,10 +126,13 @@ class EngineCore:
         begun = self._moved = self._clock()
         deltas, self._refused = self._refused, []
         chunks = self.scheduler.schedule(begun)
-        self._snapshot = self.scheduler.stats()
+        batch = [chunk.sequence.id for chunk in chunks]
+        if batch != self._batch:
+            self._batch = batch
+            self._snapshot = self.scheduler.stats()
         if chunks:
             if starting is not None:
-                starting([chunk.sequence.id for chunk in chunks], sum(chunk.count for chunk in chunks))
+                starting(batch, sum([chunk.count for chunk in chunks]))
             deltas += self._run(chunks)
         self._moved = self._clock()
         self._step_seconds += self._moved - begun

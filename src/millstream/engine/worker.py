@@ -9,11 +9,12 @@ JSON. The process ends when the socket is closed by the other side.
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
 import threading
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 import msgspec
 
@@ -146,11 +147,8 @@ class Worker:
         if wait:
             self._batch = []  # the next step is announced whatever it is, as it is measured from then on
         # Not more than are there now: whoever sends without pause must not keep the core from its steps.
-        for _ in range(max(self._inbox.qsize(), 1)):
-            try:
-                command = self._inbox.get(block=wait)
-            except Empty:
-                break
+        for _ in range(max(self._inbox.qsize(), 1) if wait else self._inbox.qsize()):
+            command = self._inbox.get()
             if command is None:
                 return False
             if isinstance(command, Submit):
@@ -163,7 +161,6 @@ class Worker:
                 self._core.pause(command.request_id)
             else:
                 self._core.resume(command.request_id)
-            wait = False
         return True
 
     def _listen(self) -> None:
@@ -209,6 +206,7 @@ def main() -> int:
         except (ModelFileError, ValueError, RuntimeError, MemoryError, OSError) as error:
             connection.sendall(frame(StartFailed(str(error) or type(error).__name__)))
             return 1
+        gc.freeze()  # what was loaded stays: collections need not look through it
         connection.sendall(frame(Ready(info)))
         Worker(connection, core).run()
     except BrokenPipeError:
