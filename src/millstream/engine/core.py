@@ -50,6 +50,14 @@ class Constraints(Protocol):
         """The constraint of a request, advanced by the output that exists already. Raises ValueError if it cannot."""
         ...
 
+    def prepare(self) -> None:
+        """Begin, in a thread, what constraints need and what takes long."""
+        ...
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether that is done, or this request does not need it; if not, it is begun."""
+        ...
+
     def counts(self) -> GrammarCounts: ...
 
 
@@ -92,6 +100,15 @@ class EngineCore:
         except QueueFull:
             self._refused.append(TokenDelta(id=request.id, finish="error", error="the queue is full"))
         self._snapshot = self.scheduler.stats()
+
+    def prepare(self) -> None:
+        """Begin, in a thread, what the first constrained request would have to wait for."""
+        if self._constraints is not None:
+            self._constraints.prepare()
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether `add` takes this request without a long wait; if not, what it needs is begun in a thread."""
+        return self._constraints is None or self._constraints.prepared(request)
 
     def _constraint(self, request: TokenRequest) -> Constraint | None:
         if self._constraints is not None:

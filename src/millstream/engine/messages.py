@@ -34,7 +34,10 @@ class StatsQuery(msgspec.Struct, frozen=True, tag="stats?", array_like=True):
     serial: int
 
 
-Command = Submit | Abort | Pause | Resume | StatsQuery
+RequestCommand = Submit | Abort | Pause | Resume
+"""What is said of one request."""
+
+Command = RequestCommand | StatsQuery
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", array_like=True):

@@ -14,7 +14,7 @@ import logging
 import socket
 import sys
 import threading
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import msgspec
 
@@ -29,7 +29,7 @@ from millstream.engine.messages import (
     FrameReader,
     Pause,
     Ready,
-    Resume,
+    RequestCommand,
     StartFailed,
     StatsQuery,
     StatsReply,
@@ -46,6 +46,10 @@ log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 1 << 18
 
+IDLE_SECONDS = 1.0
+"""An engine that has had nothing to do for so long prepares for constraints, which holds up a request that comes just
+then; not earlier, as many start an engine to ask it something at once."""
+
 
 def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     """Load the model and build everything around it.
@@ -59,8 +63,6 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
-    constraints = FileConstraints(config.model_path)
-    warming = constraints.warm()
     isa = active_isa()
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
@@ -109,20 +111,25 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         kv_bytes=model.kv_bytes,
         hidden_size=spec.hidden,
     )
-    if warming is not None:
-        warming.join()
+    constraints = FileConstraints(config.model_path)
     return EngineCore(scheduler, runner, constraints, vocab_size=spec.vocab_size), info
 
 
 class Worker:
-    """Alternates between commands and steps of the core; waits for a command when there is nothing to do."""
+    """Alternates between commands and steps of the core; waits for a command when there is nothing to do.
 
-    def __init__(self, connection: socket.socket, core: EngineCore) -> None:
+    A request that the core is not prepared for is put aside while others run.
+    """
+
+    def __init__(self, connection: socket.socket, core: EngineCore, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self._connection = connection
         self._core = core
         self._batch: list[str] = []
         self._tokens = 0
-        self._inbox: SimpleQueue[Submit | Abort | Pause | Resume | None] = SimpleQueue()
+        self._idle_seconds = idle_seconds
+        self._aside: dict[str, list[RequestCommand]] = {}
+        """What was said of requests that were put aside, in order, by their ids."""
+        self._inbox: SimpleQueue[RequestCommand | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
         self._received = self._added = 0
@@ -143,25 +150,55 @@ class Worker:
 
     def _take_commands(self) -> bool:
         """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
+        self._take_aside()
         wait = not self._core.has_work
         if wait:
             self._batch = []  # the next step is announced whatever it is, as it is measured from then on
         # Not more than are there now: whoever sends without pause must not keep the core from its steps.
         for _ in range(max(self._inbox.qsize(), 1) if wait else self._inbox.qsize()):
-            command = self._inbox.get()
+            command = self._next_command()
             if command is None:
                 return False
-            if isinstance(command, Submit):
-                self._core.add(command.request)
-                self._added += 1
-                self._send(Accepted(command.request.id))
-            elif isinstance(command, Abort):
-                self._core.abort(command.request_id)
-            elif isinstance(command, Pause):
-                self._core.pause(command.request_id)
-            else:
-                self._core.resume(command.request_id)
+            self._carry_out(command)
         return True
+
+    def _next_command(self) -> RequestCommand | None:
+        """The next command, waited for; None at the end of them."""
+        try:
+            return self._inbox.get(timeout=self._idle_seconds)
+        except Empty:
+            self._core.prepare()
+            return self._inbox.get()
+
+    def _carry_out(self, command: RequestCommand) -> None:
+        request_id = command.request.id if isinstance(command, Submit) else command.request_id
+        if isinstance(command, Submit):
+            if self._core.has_work and not self._core.prepared(command.request):
+                self._aside[request_id] = [command]
+                return
+            self._core.add(command.request)
+            self._added += 1
+            self._send(Accepted(request_id))
+        elif isinstance(command, Abort):
+            if self._aside.pop(request_id, None):
+                self._added += 1
+            self._core.abort(request_id)
+        elif request_id in self._aside:
+            self._aside[request_id].append(command)
+        elif isinstance(command, Pause):
+            self._core.pause(request_id)
+        else:
+            self._core.resume(request_id)
+
+    def _take_aside(self) -> None:
+        """Take the requests that were put aside, if the core is prepared for them or has nothing else to do."""
+        for request_id, commands in list(self._aside.items()):
+            submit = commands[0]
+            if self._core.has_work and isinstance(submit, Submit) and not self._core.prepared(submit.request):
+                continue
+            del self._aside[request_id]
+            for command in commands:
+                self._carry_out(command)
 
     def _listen(self) -> None:
         """Read the socket until its end."""
