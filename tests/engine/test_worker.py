@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -124,7 +124,12 @@ def worker(
     core = EngineCore(scheduler, runner or ScriptedRunner(4), constraints)
     here, there = socket.socketpair()
     here.settimeout(20)
-    thread = threading.Thread(target=Worker(there, core, idle_seconds=idle_seconds).run, daemon=True)
+
+    def run() -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            Worker(there, core, idle_seconds=idle_seconds).run()
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield Peer(here)
@@ -132,9 +137,8 @@ def worker(
         constraints.done.set()
         if isinstance(runner, GatedRunner):
             runner.permits.release(10 * LONG)
-        here.shutdown(socket.SHUT_WR)
-        thread.join(20)
         here.close()
+        thread.join(20)
         there.close()
     assert not thread.is_alive()
 
