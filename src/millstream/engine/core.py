@@ -51,6 +51,14 @@ class Constraints(Protocol):
         """The constraint of a request, advanced by the output that exists already. Raises ValueError if it cannot."""
         ...
 
+    def prepare(self) -> None:
+        """Begin, in a thread, what constraints need and what takes long."""
+        ...
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether that is done, or this request does not need it; if not, it is begun."""
+        ...
+
     def counts(self) -> GrammarCounts: ...
 
 
@@ -95,6 +103,15 @@ class EngineCore:
         except QueueFull:
             self._refused.append(TokenDelta(id=request.id, finish="error", error="the queue is full"))
 
+    def prepare(self) -> None:
+        """Begin, in a thread, what the first constrained request would have to wait for."""
+        if self._constraints is not None:
+            self._constraints.prepare()
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether `add` takes this request without a long wait; if not, what it needs is begun in a thread."""
+        return self._constraints is None or self._constraints.prepared(request)
+
     def _constraint(self, request: TokenRequest) -> Constraint | None:
         if self._constraints is not None:
             return self._constraints(request)
@@ -134,7 +151,7 @@ class EngineCore:
             chunks = self.scheduler.schedule(begun)
         if chunks:
             if starting is not None:
-                starting([chunk.sequence.id for chunk in chunks], sum(chunk.count for chunk in chunks))
+                starting([chunk.sequence.id for chunk in chunks], sum([chunk.count for chunk in chunks]))
             deltas += self._run(chunks)
         self._moved = self._clock()
         self._step_seconds += self._moved - begun

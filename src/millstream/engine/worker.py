@@ -9,6 +9,7 @@ JSON. The process ends when the socket is closed by the other side.
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
@@ -46,6 +47,10 @@ log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 1 << 18
 
+IDLE_SECONDS = 1.0
+"""An engine that has had nothing to do for so long prepares for constraints, which holds up a request that comes just
+then; not earlier, as many start an engine to ask it something at once."""
+
 
 def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     """Load the model and build everything around it.
@@ -59,8 +64,6 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
-    constraints = FileConstraints(config.model_path)
-    warming = constraints.warm()
     isa = active_isa()
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
@@ -110,19 +113,24 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         kv_bytes=model.kv_bytes,
         hidden_size=spec.hidden,
     )
-    if warming is not None:
-        warming.join()
+    constraints = FileConstraints(config.model_path)
     return EngineCore(scheduler, runner, constraints, vocab_size=spec.vocab_size), info
 
 
 class Worker:
-    """Alternates between commands and steps of the core; waits for a command when there is nothing to do."""
+    """Alternates between commands and steps of the core; waits for a command when there is nothing to do.
 
-    def __init__(self, connection: socket.socket, core: EngineCore) -> None:
+    A request that the core is not prepared for is put aside while others run.
+    """
+
+    def __init__(self, connection: socket.socket, core: EngineCore, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self._connection = connection
         self._core = core
         self._batch: list[str] = []
         self._tokens = 0
+        self._idle_seconds = idle_seconds
+        self._aside: dict[str, list[Order]] = {}
+        """What was said of requests that were put aside, in order, by their ids."""
         self._inbox: SimpleQueue[Order | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
         self._sending = threading.Lock()
@@ -144,34 +152,57 @@ class Worker:
 
     def _take_commands(self) -> bool:
         """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
+        self._take_aside()
         wait = not self._core.has_work
         if wait:
             self._batch = []  # the next step is announced whatever it is, as it is measured from then on
         # Not more than are there now: whoever sends without pause must not keep the core from its steps.
-        for _ in range(max(self._inbox.qsize(), 1)):
-            try:
-                command = self._inbox.get(block=wait)
-            except Empty:
-                break
+        for _ in range(max(self._inbox.qsize(), 1) if wait else self._inbox.qsize()):
+            command = self._next_command()
             if command is None:
                 return False
             self._carry_out(command)
-            wait = False
         return True
 
+    def _next_command(self) -> Order | None:
+        """The next command, waited for; None at the end of them."""
+        try:
+            return self._inbox.get(timeout=self._idle_seconds)
+        except Empty:
+            self._core.prepare()
+            return self._inbox.get()
+
     def _carry_out(self, order: Order) -> None:
+        request_id = order.request.id if isinstance(order, Submit) else order.request_id
         if isinstance(order, Submit):
+            if self._core.has_work and not self._core.prepared(order.request):
+                self._aside[request_id] = [order]
+                return
             self._core.add(order.request)
             self._added += 1
-            self._send(Accepted(order.request.id))
+            self._send(Accepted(request_id))
         elif isinstance(order, Abort):
-            self._core.abort(order.request_id)
+            if self._aside.pop(request_id, None):
+                self._added += 1
+            self._core.abort(request_id)
+        elif request_id in self._aside:
+            self._aside[request_id].append(order)
         elif isinstance(order, Pause):
-            self._core.pause(order.request_id, order.reason)
+            self._core.pause(request_id, order.reason)
         elif isinstance(order, Resume):
-            self._core.resume(order.request_id, order.reason)
+            self._core.resume(request_id, order.reason)
         else:
-            self._core.reprioritise(order.request_id, order.priority)
+            self._core.reprioritise(request_id, order.priority)
+
+    def _take_aside(self) -> None:
+        """Take the requests that were put aside, if the core is prepared for them or has nothing else to do."""
+        for request_id, orders in list(self._aside.items()):
+            submit = orders[0]
+            if self._core.has_work and isinstance(submit, Submit) and not self._core.prepared(submit.request):
+                continue
+            del self._aside[request_id]
+            for order in orders:
+                self._carry_out(order)
 
     def _listen(self) -> None:
         """Read the socket until its end."""
@@ -216,6 +247,7 @@ def main() -> int:
         except (ModelFileError, ValueError, RuntimeError, MemoryError, OSError) as error:
             connection.sendall(frame(StartFailed(str(error) or type(error).__name__)))
             return 1
+        gc.freeze()  # what was loaded stays: collections need not look through it
         connection.sendall(frame(Ready(info)))
         Worker(connection, core).run()
     except BrokenPipeError:

@@ -167,7 +167,8 @@ class Places:
             self.preempt(victim)
             if victim is sequence:
                 return False
-        sequence.blocks += self.pool.allocate(needed)
+        if needed > 0:
+            sequence.blocks += self.pool.allocate(needed)
         return True
 
     def preempt(self, sequence: Sequence) -> None:

@@ -138,6 +138,8 @@ class Scheduler:
         self._begun = now
         self._places.make_room()
         chunks = self._schedule_decodes()
+        if len(chunks) == len(self._places.running) and not self._places.waiting:
+            return chunks
         decoding = {chunk.sequence.id for chunk in chunks}
         prefilling = [sequence for sequence in self._places.running if sequence.id not in decoding]
         if prefilling or self._places.waiting:
@@ -242,7 +244,7 @@ class Scheduler:
         """What a sequence drafts, if there are blocks for it."""
         most = min(most, sequence.request.max_tokens - sequence.output_length - 1)
         draft = sequence.draft(most)
-        return tuple(draft) if self._places.extend(sequence, len(draft)) else ()
+        return tuple(draft) if draft and self._places.extend(sequence, len(draft)) else ()
 
     def _schedule_prompts(self, prefilling: list[Sequence], budget: float, room: int, now: float) -> list[Chunk]:
         """Share the budget of units, and at most ``room`` tokens, between the prompts in the batch and those that can
