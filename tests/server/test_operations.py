@@ -76,26 +76,29 @@ def test_metrics() -> None:
         assert found['millstream_choices_total{reason="stop"}'] == 3
         assert found["millstream_time_to_first_token_seconds_count"] == 3
         assert found["millstream_inter_token_seconds_count"] == 3
-        assert found["millstream_engine_up"] == 1
-        assert found["millstream_requests_running"] == 1
-        assert found["millstream_requests_waiting"] == 2
-        assert (found["millstream_kv_blocks_used"], found["millstream_kv_blocks"]) == (3, 8)
-        assert found["millstream_kv_cache_usage_ratio"] == 3 / 8
-        assert found['millstream_requests_waiting_by_reason{reason="kv_cache"}'] == 2
-        assert found['millstream_requests_waiting_by_reason{reason="step_budget"}'] == 0
-        assert found["millstream_draft_tokens_total"] == 9
-        assert found["millstream_forced_tokens_total"] == 5
-        assert found["millstream_grammars_compiled_total"] == 2
-        assert found["millstream_grammars_reused_total"] == 3
-        assert found["millstream_grammar_cache_bytes"] == 4096
-        assert found["millstream_accepted_draft_tokens_total"] == 7
+        assert found['millstream_engine_up{model_name="tiny"}'] == 1
+        assert found['millstream_requests_running{model_name="tiny"}'] == 1
+        assert found['millstream_requests_waiting{model_name="tiny"}'] == 2
+        assert (
+            found['millstream_kv_blocks_used{model_name="tiny"}'],
+            found['millstream_kv_blocks{model_name="tiny"}'],
+        ) == (3, 8)
+        assert found['millstream_kv_cache_usage_ratio{model_name="tiny"}'] == 3 / 8
+        assert found['millstream_requests_waiting_by_reason{model_name="tiny",reason="kv_cache"}'] == 2
+        assert found['millstream_requests_waiting_by_reason{model_name="tiny",reason="step_budget"}'] == 0
+        assert found['millstream_draft_tokens_total{model_name="tiny"}'] == 9
+        assert found['millstream_forced_tokens_total{model_name="tiny"}'] == 5
+        assert found['millstream_grammars_compiled_total{model_name="tiny"}'] == 2
+        assert found['millstream_grammars_reused_total{model_name="tiny"}'] == 3
+        assert found['millstream_grammar_cache_bytes{model_name="tiny"}'] == 4096
+        assert found['millstream_accepted_draft_tokens_total{model_name="tiny"}'] == 7
         for stage in ("queue", "prefill", "decode"):
             assert found[f"millstream_request_{stage}_seconds_count"] >= 1
         assert found['millstream_tenant_tokens_total{kind="completion",tenant=""}'] >= 2
         live.engine.answer = engine_failed("down")
         found = metrics(live)
-        assert found["millstream_engine_up"] == 0
-        assert "millstream_requests_running" not in found
+        assert found['millstream_engine_up{model_name="tiny"}'] == 0
+        assert 'millstream_requests_running{model_name="tiny"}' not in found
 
 
 def test_cancelled_requests_are_counted() -> None:

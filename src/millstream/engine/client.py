@@ -192,9 +192,9 @@ class EngineProcess:
             resumed=self._resumed,
         )
 
-    async def close(self) -> None:
-        """Stop the process. Open streams end with an error."""
-        self._fail("The engine was stopped.")
+    async def close(self, reason: str = "The engine was stopped.") -> None:
+        """Stop the process. Open streams end with an error that says ``reason``."""
+        self._fail(reason)
         await self._supervisor.close()
 
     @property

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from millstream.models.spec import LayerSpec, ModelSpec
 from millstream.scheduler.pace import TokenCost
 
@@ -19,18 +22,36 @@ def kv_bytes_per_token(spec: ModelSpec) -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping, as the kernel estimates it."""
+    """Bytes that can be allocated without swapping, as the kernel estimates it, within the limits of the process's
+    control groups (those of a container)."""
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
+                return min(int(line.split()[1]) << 10, *_group_rooms(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))
     raise OSError("/proc/meminfo has no MemAvailable line")
+
+
+def _group_rooms(membership: Path, root: Path) -> list[int]:
+    """What the limit of each control group (version 2) around this process leaves; file pages count as free."""
+    rooms = [sys.maxsize]
+    try:
+        own = next(line[3:].strip() for line in membership.read_text().splitlines() if line.startswith("0::"))
+        inner = root / own.lstrip("/")
+        for group in (inner, *inner.parents):
+            if (group / "memory.max").is_file() and (limit := (group / "memory.max").read_text().strip()) != "max":
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                used = int((group / "memory.current").read_text()) - int(stat["inactive_file"])
+                rooms.append(max(0, int(limit) - used))
+    except (OSError, StopIteration, ValueError, KeyError):
+        pass
+    return rooms
 
 
 def plan_kv(
     spec: ModelSpec, *, block_size: int, context_length: int | None, kv_bytes: int | None, free_bytes: int
 ) -> tuple[int, int]:
-    """Number of KV blocks and the context length they allow.
+    """Number of KV blocks and the context length they allow. ``free_bytes``: what the weights leave; a KV cache whose
+    size is not given takes at most half of that.
 
     Raises:
         ValueError: the budget does not hold a single block, or the context asked for is longer than the model's.
@@ -41,7 +62,7 @@ def plan_kv(
     per_block = kv_bytes_per_token(spec) * block_size
     if kv_bytes is None:
         full_context = -(-context // block_size) * per_block
-        kv_bytes = min(max(DEFAULT_KV_BYTES, full_context), free_bytes // 2)
+        kv_bytes = min(max(DEFAULT_KV_BYTES, full_context), max(free_bytes, 0) // 2)
     blocks = kv_bytes // per_block
     if blocks < 1:
         raise ValueError(

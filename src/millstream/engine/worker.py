@@ -59,6 +59,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         ModelFileError, ValueError, RuntimeError, MemoryError: with a message for the person who starts the engine.
     """
     from millstream.engine.constraints import FileConstraints
+    from millstream.engine.memory import memory_need
     from millstream.engine.runner import NativeRunner
     from millstream.engine.sizing import available_memory, plan_kv, token_cost
     from millstream.models.loader import build_native, load_model_file
@@ -67,18 +68,21 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     isa = active_isa()
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
+        max_rows = max(config.max_sequences, DRAFT_ROWS)
+        need = memory_need(model_file, max_rows=max_rows)
+        memory = available_memory() if config.memory_bytes is None else config.memory_bytes
         blocks, context = plan_kv(
             spec,
             block_size=BLOCK_SIZE,
             context_length=config.context_length,
             kv_bytes=config.kv_bytes,
-            free_bytes=available_memory(),
+            free_bytes=memory - need.weights - need.working,
         )
         model = build_native(
             model_file,
             kv_blocks=blocks,
             max_tokens=config.step_tokens,
-            max_rows=max(config.max_sequences, DRAFT_ROWS),
+            max_rows=max_rows,
             threads=config.threads,
         )
     scheduler = Scheduler(
@@ -98,7 +102,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         hidden_size=spec.hidden,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
-        max_rows=max(config.max_sequences, DRAFT_ROWS),
+        max_rows=max_rows,
         max_blocks=-(-context // BLOCK_SIZE),
     )
     info = EngineInfo(

@@ -15,12 +15,14 @@ from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
 from millstream.server.embeddings import EmbeddingRoutes
+from millstream.server.engines import EngineHealth, Engines, OneEngine
 from millstream.server.errors import on_http_exception
-from millstream.server.health import EngineHealth, Health, HealthRoutes
+from millstream.server.health import Health, HealthRoutes
 from millstream.server.info import InfoRoutes
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
+from millstream.server.models import ModelDesk, ModelRoutes
 from millstream.server.responses import ResponsesRoutes
 from millstream.server.settings import Settings
 from millstream.server.sqlite_store import SqliteStore
@@ -36,17 +38,20 @@ SURFACES: dict[str, Surface] = {
 
 def create_app(
     provider: Provider,
-    engine_health: EngineHealth,
+    engines: Engines | EngineHealth,
     settings: Settings | None = None,
     *,
+    desk: ModelDesk | None = None,
     layers: Sequence[Middleware] = (),
 ) -> Starlette:
-    """The app. ``engine_health`` is the engine's ``stats``. ``layers``: middleware between the frame of every request
-    and the routes. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
+    """The app. ``engines``: the only engine's ``stats``, or who has several. ``desk``: what an operator does with
+    models. ``layers``: middleware between the frame of every request and the routes. ``app.state.lifecycle`` is the
+    `Lifecycle` to drain."""
     settings = settings or Settings()
     lifecycle = Lifecycle()
     metrics = Metrics(lambda: lifecycle.open_requests)
-    health = Health(engine_health, lifecycle, settings)
+    engines = engines if isinstance(engines, Engines) else OneEngine(provider, engines)
+    health = Health(engines, lifecycle, settings)
     info = InfoRoutes(provider, health, metrics)
     probes = HealthRoutes(health, lambda: [card.id for card in provider.models()])
     store = SqliteStore(settings.store_path, settings.store)
@@ -70,6 +75,7 @@ def create_app(
         *texts.routes(),
         *info.routes(),
         *probes.routes(),
+        *(ModelRoutes(desk, settings).routes() if desk is not None else ()),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],

@@ -68,7 +68,8 @@ class InfoRoutes:
         return error_response(model_not_found(name, list(cards)), surface_of(request.scope))
 
     async def metrics(self, request: Request) -> Response:
-        text = self._metrics.exposition((await self._health.report()).stats)
+        engines = (await self._health.report()).engines
+        text = self._metrics.exposition({model: report.stats for model, report in engines.items()})
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

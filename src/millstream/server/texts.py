@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from millstream.ir.errors import ApiError
-from millstream.ir.provider import PromptTools, Provider
+from millstream.ir.errors import ApiError, no_model
+from millstream.ir.provider import ModelCard, PromptTools, Provider
 from millstream.server.decoding import decoded
 from millstream.server.metrics import Metrics
 from millstream.server.replies import Reply, ReplyRoute
@@ -66,8 +66,14 @@ class TextRoutes:
         raise ApiError("What answers here makes no prompts of its own: it can neither show nor count them.", status=501)
 
     def _first_model(self) -> str:
-        return self._provider.models()[0].id
+        return self._cards()[0].id
 
     def _context_length(self, model: str | None) -> int:
-        cards = self._provider.models()
+        cards = self._cards()
         return next((card for card in cards if card.id == model), cards[0]).context_length
+
+    def _cards(self) -> list[ModelCard]:
+        """The models, at least one. Raises `ApiError`."""
+        if cards := self._provider.models():
+            return cards
+        raise no_model()

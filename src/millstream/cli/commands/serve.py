@@ -30,7 +30,9 @@ LEVELS = ", ".join(get_args(LogLevel))
 
 
 def serve(
-    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="[MODEL]...", help=f"{MODEL_HELP} The first is the default model.")
+    ] = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network.")
     ] = "127.0.0.1",
@@ -38,7 +40,10 @@ def serve(
         int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="0 picks a free one.")
     ] = 8000,
     model_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What clients call the model; its own name if not given.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="What clients call the model; its own name if not given. Repeated: of each in order."
+        ),
     ] = None,
     threads: ThreadsOption = 0,
     ctx: ContextOption = None,
@@ -110,25 +115,28 @@ def serve(
     ] = None,
     no_fetch: NoFetchOption = False,
 ) -> None:
-    """Serve a model over HTTP (OpenAI-compatible).
+    """Serve models over HTTP (OpenAI-compatible).
 
-    Prints one line with the address once the model is loaded and the socket listens. Ctrl-C finishes open requests.
+    Prints one line with the address once the models are loaded and the socket listens. Ctrl-C finishes open requests.
+    Each model has an engine process of its own, with these options; they share the processors.
     """
-    from millstream.cli.serve import ServeOptions, serve_model
+    from millstream.cli.serve import ServeOptions, serve_models
 
-    serve_model(
-        model,
+    serve_models(
+        models or [None],
         ServeOptions(
             host=host,
             port=port,
-            model_name=model_name,
+            model_names=tuple(model_name or ()),
             log_level=log_level,
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             pooling=pooling,
-            journal=JournalOptions(journal, journal_limit or DEFAULT_JOURNAL_BYTES) if journal is not None else None,
+            journal=JournalOptions(folder=journal, limit=journal_limit or DEFAULT_JOURNAL_BYTES)
+            if journal is not None
+            else None,
             server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
             engine=EngineOptions(
                 threads=threads,
