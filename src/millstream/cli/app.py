@@ -8,6 +8,8 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.key_options import ApiKeyOption, KeysFileOption
+from millstream.cli.keys import app as keys_app
 from millstream.cli.lint import lint
 from millstream.cli.options import (
     MODEL_HELP,
@@ -120,6 +122,8 @@ def serve(
             help="Another name by which a server on a loopback address is called, as by a proxy; may be repeated.",
         ),
     ] = None,
+    api_key: ApiKeyOption = None,
+    keys_file: KeysFileOption = None,
     no_fetch: NoFetchOption = False,
 ) -> None:
     """Serve a model over HTTP (OpenAI-compatible).
@@ -140,7 +144,9 @@ def serve(
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             pooling=pooling,
-            server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
+            server=ServerOptions(
+                request_timeout=request_timeout, stall_timeout=stall_timeout, keys_file=keys_file, api_key=api_key
+            ),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,
@@ -200,3 +206,4 @@ def list_() -> None:
 app.command()(bench)
 app.command()(lint)
 app.command()(selftest)
+app.add_typer(keys_app, name="keys")

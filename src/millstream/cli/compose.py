@@ -97,7 +97,11 @@ def open_server(
     """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers.
 
     A server that listens on a loopback address is called by loopback names and ``allow_hosts``; any other by any name.
+
+    Raises:
+        CliError: the keys cannot be read.
     """
+    from millstream.keys.file import KeyFileError, default_keys_path
     from millstream.server.app import create_app
     from millstream.server.origins import is_loopback
     from millstream.server.run import HttpServer
@@ -111,8 +115,13 @@ def open_server(
         request_seconds=options.request_timeout,
         stall_seconds=options.stall_timeout,
         store_path=default_store_path(),
+        keys_path=options.keys_file or default_keys_path(),
+        api_key=options.api_key,
     )
-    app = create_app(session.provider, session.engine.stats, settings)
+    try:
+        app = create_app(session.provider, session.engine.stats, settings)
+    except KeyFileError as error:
+        raise CliError(str(error)) from None
     return HttpServer(app, sock, settings, on_ready=on_ready)
 
 

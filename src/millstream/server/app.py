@@ -10,6 +10,10 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from millstream.ir.provider import Provider
+from millstream.keys.file import KeyFile
+from millstream.keys.ledger import Ledger
+from millstream.keys.ring import Keyring
+from millstream.server.access import Access
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
@@ -17,7 +21,9 @@ from millstream.server.embeddings import EmbeddingRoutes
 from millstream.server.errors import on_http_exception
 from millstream.server.health import EngineHealth, Health, HealthRoutes
 from millstream.server.info import InfoRoutes
+from millstream.server.key_routes import KeyRoutes
 from millstream.server.lifecycle import Lifecycle
+from millstream.server.limit_headers import EXPOSED
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
 from millstream.server.responses import ResponsesRoutes
@@ -34,13 +40,19 @@ SURFACES: dict[str, Surface] = {
 
 
 def create_app(provider: Provider, engine_health: EngineHealth, settings: Settings | None = None) -> Starlette:
-    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
+    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain,
+    ``app.state.ledger`` what keys have used.
+
+    Raises:
+        KeyFileError: the file of keys cannot be read.
+    """
     settings = settings or Settings()
     lifecycle = Lifecycle()
-    metrics = Metrics(lambda: lifecycle.open_requests)
+    ledger = Ledger(Keyring(KeyFile(settings.keys_path) if settings.keys_path else None, single=settings.api_key))
+    metrics = Metrics(lambda: lifecycle.open_requests, ledger.ring.name_of)
     health = Health(engine_health, lifecycle, settings)
     info = InfoRoutes(provider, health, metrics)
-    probes = HealthRoutes(health, lambda: [card.id for card in provider.models()])
+    probes = HealthRoutes(health, provider.models)
     store = SqliteStore(settings.store_path, settings.store)
     chat = ChatRoutes(provider, metrics, settings, store)
     responses = ResponsesRoutes(provider, metrics, settings, store)
@@ -62,21 +74,26 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         *texts.routes(),
         *info.routes(),
         *probes.routes(),
+        *KeyRoutes(ledger).routes(),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
-        middleware=_middleware(lifecycle, settings),
+        middleware=_middleware(lifecycle, settings, ledger),
         exception_handlers={HTTPException: on_http_exception},
     )
     app.router.redirect_slashes = False
     app.state.lifecycle = lifecycle
+    app.state.ledger = ledger
     return app
 
 
-def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
-    frame = Middleware(RequestFrame, lifecycle=lifecycle, settings=settings)
+def _middleware(lifecycle: Lifecycle, settings: Settings, ledger: Ledger) -> list[Middleware]:
+    inner = [
+        Middleware(RequestFrame, lifecycle=lifecycle, settings=settings),
+        Middleware(Access, ledger=ledger, settings=settings),
+    ]
     if not settings.allow_origins:
-        return [frame]
+        return inner
     from millstream.server.cors import Cors
 
     cors = Middleware(
@@ -84,6 +101,6 @@ def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
         allow_origins=settings.allow_origins,
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),
-        expose_headers=("x-request-id", "request-id", "retry-after", "x-millstream-warning"),
+        expose_headers=("x-request-id", "request-id", "retry-after", "x-millstream-warning", *EXPOSED),
     )
-    return [cors, frame]
+    return [cors, *inner]

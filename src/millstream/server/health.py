@@ -17,8 +17,10 @@ from starlette.routing import Route
 
 from millstream.engine.protocol import EngineStats
 from millstream.ir.errors import ENGINE_LOST, ApiError
+from millstream.ir.provider import ModelCard
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.settings import Settings
+from millstream.server.tenants import is_stranger, key_of, visible_to
 from millstream.surfaces.openai_common import to_json
 
 EngineHealth = Callable[[], Awaitable[EngineStats]]
@@ -74,9 +76,9 @@ class Health:
 
 
 class HealthRoutes:
-    """The two routes over one `Health`. ``models``: what is served."""
+    """The two routes over one `Health`. ``models``: what is served. Who needs a key and has none is told the status."""
 
-    def __init__(self, health: Health, models: Callable[[], list[str]]) -> None:
+    def __init__(self, health: Health, models: Callable[[], list[ModelCard]]) -> None:
         self._health = health
         self._models = models
 
@@ -87,17 +89,26 @@ class HealthRoutes:
     async def live(self, request: Request) -> Response:
         """503 only if there will be no engine any more; the body is that of `ready`."""
         report = await self._health.report()
-        return answer(report, self._models(), ok=report.live)
+        return self._answer(request, report, ok=report.live)
 
     async def ready(self, request: Request) -> Response:
         """200 if a request that comes now is worked on, else 503 with the reason."""
         report = await self._health.report()
-        return answer(report, self._models(), ok=report.ready)
+        return self._answer(request, report, ok=report.ready)
+
+    def _answer(self, request: Request, report: Report, *, ok: bool) -> Response:
+        if is_stranger(request.scope):
+            report = Report(report.status, report.reason)
+            return answer(report, None, ok=ok)
+        models = [card.id for card in visible_to(key_of(request.scope), self._models())]
+        return answer(report, models, ok=ok)
 
 
-def answer(report: Report, models: list[str], *, ok: bool) -> Response:
-    """A report as JSON."""
-    body: dict[str, Any] = {"status": report.status, "models": models}
+def answer(report: Report, models: list[str] | None, *, ok: bool) -> Response:
+    """A report as JSON. ``models`` None: what is served is not told."""
+    body: dict[str, Any] = {"status": report.status}
+    if models is not None:
+        body["models"] = models
     if report.reason is not None:
         body["reason"] = report.reason
     if (stats := report.stats) is not None:
