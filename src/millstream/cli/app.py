@@ -13,6 +13,7 @@ from millstream.cli.commands.models import list_, pull
 from millstream.cli.commands.serve import serve
 from millstream.cli.commands.talk import chat, run
 from millstream.cli.configuration.group import ConfiguredGroup
+from millstream.cli.keys import app as keys_app
 from millstream.cli.lint import lint
 from millstream.cli.selftest import selftest
 
@@ -54,3 +55,4 @@ app.add_typer(bench, name="bench")
 app.command()(lint)
 app.command()(selftest)
 app.add_typer(config_app)
+app.add_typer(keys_app, name="keys")

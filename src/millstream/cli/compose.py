@@ -173,9 +173,13 @@ def open_server(
     """The HTTP server of these models on a bound socket; ``on_ready`` is called once it answers.
 
     A server that listens on a loopback address is called by loopback names and ``allow_hosts``; any other by any name.
+
+    Raises:
+        CliError: the keys cannot be read.
     """
     from starlette.middleware import Middleware
 
+    from millstream.keys.file import KeyFileError, default_keys_path
     from millstream.server.app import create_app
     from millstream.server.journaling import Journalled
     from millstream.server.origins import is_loopback
@@ -190,9 +194,14 @@ def open_server(
         request_seconds=options.request_timeout,
         stall_seconds=options.stall_timeout,
         store_path=default_store_path(),
+        keys_path=options.keys_file or default_keys_path(),
+        api_key=options.api_key,
     )
     layers = [] if journal is None else [Middleware(Journalled, journal=journal)]
-    app = create_app(hosted.host, hosted.host, settings, desk=hosted.desk, layers=layers)
+    try:
+        app = create_app(hosted.host, hosted.host, settings, desk=hosted.desk, layers=layers)
+    except KeyFileError as error:
+        raise CliError(str(error)) from None
     return HttpServer(app, sock, settings, on_ready=on_ready)
 
 

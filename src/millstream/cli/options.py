@@ -38,10 +38,13 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says about clients, in seconds. ``request_timeout``: for requests that name none;
-    ``stall_timeout``: for clients that stop reading."""
+    ``stall_timeout``: for clients that stop reading. ``keys_file``: where their keys are; None: in the usual place.
+    ``api_key``: digest of a key besides those."""
 
     request_timeout: float | None = None
     stall_timeout: float = 300.0
+    keys_file: Path | None = None
+    api_key: str | None = None
 
 
 DEFAULT_JOURNAL_BYTES = 1 << 30

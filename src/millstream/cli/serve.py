@@ -18,8 +18,11 @@ from millstream.cli.terminal import styled
 from millstream.engine.protocol import EngineInfo, Pooling
 from millstream.hosting.opening import ModelSource
 from millstream.journal.writer import Journal
+from millstream.keys.file import KeyFile, KeyFileError, default_keys_path
+from millstream.keys.ring import Keyring
 from millstream.models.shelf import name_of
 from millstream.server.loading import LoadingServer
+from millstream.server.origins import is_loopback
 from millstream.server.process import run, settle
 from millstream.server.run import bind
 
@@ -49,19 +52,38 @@ def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
     The address is taken before a model is loaded, so that a taken port is known at once.
 
     Raises:
-        CliError: no such model, a file that cannot be served, models that do not fit into the memory together, an
-            address that cannot be had, or engines that died and cannot be started again.
+        CliError: keys that cannot be read, no such model, a file that cannot be served, models that do not fit into the
+            memory together, an address that cannot be had, or engines that died and cannot be started again.
     """
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    guarded = _has_keys(options.server)
     sources = _sources(refs, options)
     try:
         sock = bind(options.host, options.port)
     except (OSError, UnicodeError) as error:
         raise CliError(getattr(error, "strerror", None) or f"Cannot listen on {options.host}: {error}") from None
+    if not guarded and not is_loopback(sock.getsockname()[0]):
+        _warn(f"listening on {options.host} without keys: whoever reaches it may use it. {_MAKE_KEYS}")
     with sock:
         run(_serve(sources, sock, options))
+
+
+_MAKE_KEYS = "Make one with `millstream keys create NAME`, or set MILLSTREAM_API_KEY; a running server sees the former."
+
+
+def _has_keys(options: ServerOptions) -> bool:
+    """Whether requests will need a key. Raises `CliError`: the file of keys cannot be read."""
+    try:
+        keys_file = KeyFile(options.keys_file or default_keys_path())
+        return Keyring(keys_file, single=options.api_key).guarded
+    except KeyFileError as error:
+        raise CliError(str(error)) from None
+
+
+def _warn(text: str) -> None:
+    print(f"{styled('warning:', '1;33', sys.stderr)} {text}", file=sys.stderr, flush=True)
 
 
 def _sources(refs: Sequence[str | None], options: ServeOptions) -> list[ModelSource]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.cli.options import (
@@ -27,6 +24,7 @@ from millstream.cli.options import (
     TopKOption,
     TopPOption,
 )
+from millstream.cli.shared import shared
 
 if TYPE_CHECKING:
     from millstream.ir.request import Sampling
@@ -81,18 +79,5 @@ def read_talk(
     return Talk(model, system, stats, not no_fetch, sampling, engine)
 
 
-def talking(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of `read_talk` in the place of its parameter ``talk``."""
-    own = inspect.signature(command, eval_str=True).parameters
-    shared = inspect.signature(read_talk, eval_str=True).parameters
-
-    @wraps(command)
-    def wrapped(**given: object) -> None:
-        talk = read_talk(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]  # Typer checked them
-        command(talk=talk, **given)
-
-    parameters = [each for name, each in own.items() if name != "talk"] + list(shared.values())
-    keyword = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    wrapped.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {each.name: each.annotation for each in keyword}
-    return wrapped
+talking = shared(read_talk, "talk")
+"""The command with the options of `read_talk` in the place of its parameter ``talk``."""

@@ -19,9 +19,11 @@ from starlette.routing import Route
 
 from millstream.engine.protocol import EngineStats
 from millstream.ir.errors import ENGINE_LOST, ApiError
+from millstream.ir.provider import ModelCard
 from millstream.server.engines import Engines, ServedEngine
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.settings import Settings
+from millstream.server.tenants import is_stranger, key_of, visible_to
 from millstream.surfaces.openai_common import to_json
 
 Status = Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "no_model"]
@@ -82,9 +84,9 @@ class Health:
 
 
 class HealthRoutes:
-    """The two routes over one `Health`. ``models``: what is served."""
+    """The two routes over one `Health`. ``models``: what is served. Who needs a key and has none is told the status."""
 
-    def __init__(self, health: Health, models: Callable[[], list[str]]) -> None:
+    def __init__(self, health: Health, models: Callable[[], list[ModelCard]]) -> None:
         self._health = health
         self._models = models
 
@@ -95,18 +97,26 @@ class HealthRoutes:
     async def live(self, request: Request) -> Response:
         """503 only if there will be no engine any more; the body is that of `ready`."""
         report = await self._health.report()
-        return answer(report, self._models(), ok=report.live)
+        return self._answer(request, report, ok=report.live)
 
     async def ready(self, request: Request) -> Response:
         """200 if a request that comes now is worked on, else 503 with the reason."""
         report = await self._health.report()
-        return answer(report, self._models(), ok=report.ready)
+        return self._answer(request, report, ok=report.ready)
+
+    def _answer(self, request: Request, report: Report, *, ok: bool) -> Response:
+        if is_stranger(request.scope):
+            report = Report(report.status, report.reason)
+            return answer(report, None, ok=ok)
+        models = [card.id for card in visible_to(key_of(request.scope), self._models())]
+        return answer(report, models, ok=ok)
 
 
-def answer(report: Report, models: list[str], *, ok: bool) -> Response:
-    """A report as JSON: the counts are those of all engines together, ``engines`` has them one by one."""
+def answer(report: Report, models: list[str] | None, *, ok: bool) -> Response:
+    """A report as JSON: the counts are those of all engines together, ``engines`` has them one by one.
+    ``models`` None: what is served is not told."""
     told = [engine.stats for engine in report.engines.values() if engine.stats is not None]
-    body = {**_state(report), "models": models, **_counts(told)}
+    body = {**_state(report), **({} if models is None else {"models": models}), **_counts(told)}
     if report.engines:
         body["engines"] = [
             {"model": name, **_state(engine), **_counts([engine.stats] if engine.stats is not None else [])}

@@ -57,7 +57,9 @@ _COUNTERS = (
 class Metrics:
     """One registry per app, so that several apps may live in one process."""
 
-    def __init__(self, open_requests: Callable[[], int]) -> None:
+    def __init__(self, open_requests: Callable[[], int], name_of: Callable[[str], str] = str) -> None:
+        """``name_of``: what people call a tenant; its id is nobody's business."""
+        self._name_of = name_of
         self._registry = CollectorRegistry()
         self._engine = _EngineCollector()
         self._registry.register(self._engine)
@@ -98,12 +100,13 @@ class Metrics:
 
     def served(self, tenant: str, usage: Usage) -> None:
         """Count the tokens of an answer."""
+        name = self._name_of(tenant)
         for kind, count in (
             ("prompt", usage.prompt_tokens),
             ("cached", usage.cached_tokens),
             ("completion", usage.completion_tokens),
         ):
-            self._tokens.labels(tenant, kind).inc(count)
+            self._tokens.labels(name, kind).inc(count)
 
     def request(self, surface: str, outcome: str) -> None:
         """Count a request."""

@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``request_seconds``: ``timeout`` of requests that name none; None: they have none. ``allow_origins``:
     origins whose web pages may call the server (``*``: any). ``allow_hosts``: names
     besides those of loopback under which the server may be addressed; None: any. ``access_log``: one line per request.
+    ``keys_path``: file of the API keys; it need not be there. ``api_key``: digest of a key besides those of the file
+    (`millstream.keys.key.digest_of`); None: there is none.
     ``store_path``: file of the stored answers; None keeps them in memory. ``store``: its bounds.
     """
 
@@ -39,5 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...] | None = None
     access_log: bool = False
     limits: Limits = Limits()
+    keys_path: Path | None = None
+    api_key: str | None = None
     store_path: Path | None = None
     store: StoreLimits = StoreLimits()

@@ -59,8 +59,11 @@ def sse_response(
 
 
 def error_headers(error: ApiError) -> list[tuple[bytes, bytes]]:
-    """Headers of a JSON failure: ``retry-after`` in whole seconds if the error has one."""
+    """Headers of a JSON failure: how to authenticate if that is what is wrong, ``retry-after`` in whole seconds if the
+    error has one."""
     headers = [(b"content-type", b"application/json")]
+    if error.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="millstream"'))
     if error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after + 0.5))))
     return headers

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
+from millstream.cli.key_options import ApiKeyOption, KeysFileOption
 from millstream.cli.options import (
     DEFAULT_JOURNAL_BYTES,
     MODEL_HELP,
@@ -113,6 +114,8 @@ def serve(
             help="Room for the journal, 1G if not given; the oldest records go first.",
         ),
     ] = None,
+    api_key: ApiKeyOption = None,
+    keys_file: KeysFileOption = None,
     no_fetch: NoFetchOption = False,
 ) -> None:
     """Serve models over HTTP (OpenAI-compatible).
@@ -137,7 +140,9 @@ def serve(
             journal=JournalOptions(folder=journal, limit=journal_limit or DEFAULT_JOURNAL_BYTES)
             if journal is not None
             else None,
-            server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
+            server=ServerOptions(
+                request_timeout=request_timeout, stall_timeout=stall_timeout, keys_file=keys_file, api_key=api_key
+            ),
             engine=EngineOptions(
                 threads=threads,
                 context_length=ctx,

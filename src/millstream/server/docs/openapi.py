@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
 from millstream.server.pages import DEFAULT, MOST
+from millstream.server.paths import is_open
 from millstream.surfaces import texts
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_request import MessagesBody
@@ -97,10 +98,18 @@ SUMMARIES = {
     ("GET", "/health"): "200 while the server lives; the body tells what it is doing",
     ("GET", "/ready"): "200 if the server can answer requests now, else 503 with the reason",
     ("GET", "/metrics"): "Prometheus metrics",
+    ("GET", "/v1/admin/keys"): "What each API key has used, and what is left of its limits",
     ("GET", "/"): "What this server is",
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
 }
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
+_KEYS: list[dict[str, list[str]]] = [{"bearer": []}, {"header": []}, {}]
+"""One of them, or none where the operator has made no keys."""
+
 _REF = "#/components/schemas/"
 
 
@@ -122,7 +131,8 @@ def openapi_document(routes: Iterable[BaseRoute], *, version: str) -> dict[str, 
             "(`x-millstream-status`). Fields that are not listed are refused. null is the same as absent.",
         },
         "paths": paths,
-        "components": {"schemas": schemas},
+        "security": _KEYS,
+        "components": {"schemas": schemas, "securitySchemes": _SCHEMES},
     }
 
 
@@ -153,6 +163,8 @@ def _operation(
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     if parameters := [*parameters, *QUERIES.get((method, path), ())]:
         operation["parameters"] = parameters
+    if is_open(path):
+        operation["security"] = []
     if body is not None:
         schema = _body_schema(body, requests[body.kind])
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -66,6 +66,7 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("GET", "/health"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/ready"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/metrics"): Answer(kind="text/plain"),
+    ("GET", "/v1/admin/keys"): Answer((info.KeyUsages,)),
     ("GET", "/"): Answer((info.FrontPage,)),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),
     ("GET", "/docs"): Answer(kind="text/html"),

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from millstream.admin.views import KeyUsage
+
 
 class Tokens(Struct):
     tokens: list[int]
@@ -40,10 +42,10 @@ class ModelList(Struct):
 
 class Health(Struct):
     """`reason`: why the server is not ready. Counts are there if the engine told them; `waits` says by its reason how
-    many sequences wait."""
+    many sequences wait. Who needs a key and has none is told status and reason only."""
 
     status: Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost"]
-    models: list[str]
+    models: list[str] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     running: int | UnsetType = UNSET
     waiting: int | UnsetType = UNSET
@@ -52,6 +54,10 @@ class Health(Struct):
     kv_blocks_total: int | UnsetType = UNSET
     steps: int | UnsetType = UNSET
     restarts: int | UnsetType = UNSET
+
+
+class KeyUsages(Struct):
+    data: list[KeyUsage]
 
 
 class FrontPage(Struct):
