@@ -20,6 +20,7 @@ from millstream.server.info import InfoRoutes
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
+from millstream.server.page import PageRoutes
 from millstream.server.responses import ResponsesRoutes
 from millstream.server.settings import Settings
 from millstream.server.sqlite_store import SqliteStore
@@ -62,6 +63,7 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         *texts.routes(),
         *info.routes(),
         *probes.routes(),
+        *PageRoutes().routes(),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],

@@ -97,7 +97,8 @@ SUMMARIES = {
     ("GET", "/health"): "200 while the server lives; the body tells what it is doing",
     ("GET", "/ready"): "200 if the server can answer requests now, else 503 with the reason",
     ("GET", "/metrics"): "Prometheus metrics",
-    ("GET", "/"): "What this server is",
+    ("GET", "/"): "What this server is; for a browser the web page",
+    ("GET", "/assets/{file}"): "A file of the web page",
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
 }

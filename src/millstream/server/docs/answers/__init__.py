@@ -67,6 +67,7 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("GET", "/ready"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/metrics"): Answer(kind="text/plain"),
     ("GET", "/"): Answer((info.FrontPage,)),
+    ("GET", "/assets/{file}"): Answer(kind="*/*"),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),
     ("GET", "/docs"): Answer(kind="text/html"),
 }
