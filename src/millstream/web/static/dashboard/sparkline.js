@@ -13,15 +13,15 @@ export class Sparkline {
   #title = svg("title");
   #line = svg("path", { class: "line" });
   #area = svg("path", { class: "area" });
-  #most = h("span", { class: "most", "aria-hidden": "true" });
+  /** The largest value, for beside the name. */
+  most = h("span", { class: "most", "aria-hidden": "true" });
 
   constructor(name, describe) {
     this.name = name;
     this.#describe = describe;
     this.element = h("div", { class: "spark" },
       svg("svg", { role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" },
-        this.#title, this.#area, this.#line),
-      this.#most);
+        this.#title, this.#area, this.#line));
   }
 
   /** Appends a value; null is a gap. */
@@ -34,7 +34,7 @@ export class Sparkline {
     const { line, area } = paths(this.#values, top);
     this.#line.setAttribute("d", line);
     this.#area.setAttribute("d", area);
-    setText(this.#most, `max ${this.#describe(top)}`);
+    setText(this.most, `max ${this.#describe(top)}`);
     setText(this.#title, `${this.name}: now ${this.#describe(known.at(-1))}, at least ${
       this.#describe(Math.min(...known))}, at most ${this.#describe(top)}`);
   }
@@ -47,7 +47,7 @@ export function paths(values, top) {
   const runs = [[]];
   values.forEach((value, at) => {
     if (value === null) runs.push([]);
-    else runs.at(-1).push([left + at * step, HEIGHT - 2 - (top ? value / top : 0) * (HEIGHT - 6)]);
+    else runs.at(-1).push([left + at * step, HEIGHT - 2 - (top ? value / top : 0) * HEIGHT * 0.85]);
   });
   const drawn = runs.filter((run) => run.length);
   const point = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;

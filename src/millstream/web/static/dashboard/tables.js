@@ -73,7 +73,7 @@ export class Tables {
 class Table {
   #member;
   #columns;
-  #body = h("tbody");
+  #body = h("tbody", { role: "rowgroup" });
   #empty;
   #scrolls;
   #count = h("span", { class: "count" });
@@ -83,9 +83,13 @@ class Table {
     this.#member = member;
     this.#columns = columns;
     this.#empty = empty === null ? null : h("p", { class: "empty" }, empty);
-    const head = columns.map(([name, , number]) => h("th", { scope: "col", class: number ? "number" : null }, name));
+    // The roles are said since browsers forget them where a table is laid out as cards.
+    const head = columns.map(([name, , number]) => (
+      h("th", { scope: "col", role: "columnheader", class: number ? "number" : null }, name)
+    ));
     this.#scrolls = h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": title },
-      h("table", { class: "cards" }, h("thead", {}, h("tr", {}, head)), this.#body));
+      h("table", { class: "cards", role: "table" },
+        h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), this.#body));
     this.element = h("section", { class: "panel", "aria-label": title },
       h("h2", {}, title, " ", this.#count), this.#scrolls, this.#empty);
   }
@@ -96,9 +100,13 @@ class Table {
     this.#scrolls.hidden = rows.length === 0;
     if (this.#empty) this.#empty.hidden = rows.length > 0;
     setText(this.#count, rows.length ? String(rows.length) : "");
-    this.#body.replaceChildren(...rows.map((row) => h("tr", {}, this.#columns.map(([name, cell, number]) => (
-      h("td", { "data-label": name, class: number ? "number" : null }, cell(row, snapshot))
-    )))));
+    this.#body.replaceChildren(...rows.map((row) => this.#row(row, snapshot)));
+  }
+
+  #row(row, snapshot) {
+    return h("tr", { role: "row" }, this.#columns.map(([name, cell, number]) => (
+      h("td", { role: "cell", "data-label": name, class: number ? "number" : null }, cell(row, snapshot))
+    )));
   }
 }
 

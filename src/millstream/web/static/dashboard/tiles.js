@@ -57,7 +57,7 @@ class Tile {
     this.#plan = plan;
     this.#spark = new Sparkline(plan.name, plan.write);
     this.element = h("section", { class: "tile", "aria-label": plan.name },
-      h("h2", {}, plan.name),
+      h("header", {}, h("h2", {}, plan.name), this.#spark.most),
       h("p", { class: "value" }, this.#number, plan.unit ? h("span", { class: "unit" }, ` ${plan.unit}`) : null),
       this.#spark.element, this.#lines);
   }
