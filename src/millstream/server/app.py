@@ -29,6 +29,7 @@ from millstream.server.limit_headers import EXPOSED
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
 from millstream.server.models import ModelDesk, ModelRoutes
+from millstream.server.page import PageRoutes
 from millstream.server.responses import ResponsesRoutes
 from millstream.server.settings import Settings
 from millstream.server.sqlite_store import SqliteStore
@@ -88,6 +89,7 @@ def create_app(
         *probes.routes(),
         *(ModelRoutes(desk, settings).routes() if desk is not None else ()),
         *KeyRoutes(ledger).routes(),
+        *PageRoutes().routes(),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],

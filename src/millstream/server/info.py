@@ -1,4 +1,4 @@
-"""Routes that tell about the server: models, metrics, the front page."""
+"""Routes that tell about the server: models, metrics, what it is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from millstream.server.dialect import speaks_anthropic, surface_of
 from millstream.server.errors import error_response
 from millstream.server.health import Health
 from millstream.server.metrics import Metrics
+from millstream.server.page import page_response, wants_page
 from millstream.server.replies import json_response
 from millstream.server.tenants import key_of, visible_to
 from millstream.surfaces.anthropic_common import model_body, model_list
@@ -38,6 +39,9 @@ class InfoRoutes:
         ]
 
     async def front(self, request: Request) -> Response:
+        """The web page for browsers, an overview for programs."""
+        if wants_page(request):
+            return page_response(request)
         from millstream import __version__
 
         paths = {
@@ -52,7 +56,9 @@ class InfoRoutes:
             "metrics": "/metrics",
             "docs": "/docs",
         }
-        return _json({"name": "millstream", "version": __version__, "paths": paths})
+        response = _json({"name": "millstream", "version": __version__, "paths": paths})
+        response.headers["vary"] = "accept"
+        return response
 
     async def models(self, request: Request) -> Response:
         """In the form of the API that the client speaks."""

@@ -99,7 +99,8 @@ SUMMARIES = {
     ("GET", "/ready"): "200 if the server can answer requests now, else 503 with the reason",
     ("GET", "/metrics"): "Prometheus metrics",
     ("GET", "/v1/admin/keys"): "What each API key has used, and what is left of its limits",
-    ("GET", "/"): "What this server is",
+    ("GET", "/"): "What this server is; for a browser the web page",
+    ("GET", "/assets/{file}"): "A file of the web page",
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
 }

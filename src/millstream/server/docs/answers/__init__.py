@@ -68,6 +68,7 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("GET", "/metrics"): Answer(kind="text/plain"),
     ("GET", "/v1/admin/keys"): Answer((info.KeyUsages,)),
     ("GET", "/"): Answer((info.FrontPage,)),
+    ("GET", "/assets/{file}"): Answer(kind="*/*"),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),
     ("GET", "/docs"): Answer(kind="text/html"),
 }
