@@ -1,0 +1,145 @@
+"""Open requests, one a row; rows keep their place and the cursor keeps its row while numbers change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rich.text import Text
+from textual.events import Resize
+from textual.widgets import DataTable
+
+from millstream.admin.views import RequestView
+from millstream.tui import text
+
+SHOWN_ROWS = 500
+WIDE = 120
+_STATE_STYLE = {"decode": "green", "prefill": "cyan", "queued": "yellow", "paused": "magenta"}
+
+
+class Column(NamedTuple):
+    """``write``: the cell of a request, given the server's time. ``wide``: only where there is room."""
+
+    name: str
+    width: int
+    write: Callable[[RequestView, float], Text]
+    wide: bool = False
+
+
+def state_of(request: RequestView) -> str:
+    """The state in a word; ``held`` if an operator has paused it."""
+    return "held" if request.held else request.state
+
+
+def wait_of(request: RequestView) -> str:
+    """Why it does not advance, in words."""
+    return (request.wait_reason or "").replace("_", " ")
+
+
+def _state(request: RequestView, _: float) -> Text:
+    return text.cell(state_of(request), 8, _STATE_STYLE.get(request.state, ""))
+
+
+COLUMNS = (
+    Column("id", 14, lambda r, _: text.cell(r.id, 14), wide=True),
+    Column("key", 9, lambda r, _: text.cell(r.key or "–", 9)),
+    Column("surface", 9, lambda r, _: text.cell(r.surface, 9)),
+    Column("model", 14, lambda r, _: text.cell(r.model, 14)),
+    Column("state", 7, _state),
+    Column("waits for", 13, lambda r, _: text.cell(wait_of(r), 13, "yellow")),
+    Column("prio", 4, lambda r, _: text.cell(str(r.priority), 4, right=True), wide=True),
+    Column("age", 7, lambda r, now: text.cell(text.age(now - r.began), 7, right=True), wide=True),
+    Column("TTFT", 8, lambda r, _: text.cell(text.seconds(r.first_token_seconds), 8, right=True), wide=True),
+    Column("prompt", 7, lambda r, _: text.cell(text.count(r.prompt_tokens), 7, right=True), wide=True),
+    Column("cached", 7, lambda r, _: text.cell(text.count(r.cached_tokens), 7, right=True), wide=True),
+    Column("tokens", 6, lambda r, _: text.cell(text.count(r.completion_tokens), 6, right=True)),
+    Column("tok/s", 6, lambda r, _: text.cell(text.rate(r.tokens_per_second), 6, right=True)),
+)
+
+SORTS: dict[str, Callable[[RequestView], tuple[float, str]]] = {
+    "oldest first": lambda r: (r.began, r.id),
+    "newest first": lambda r: (-r.began, r.id),
+    "most tokens": lambda r: (-r.completion_tokens, r.id),
+    "slowest": lambda r: (r.tokens_per_second or 0.0, r.id),
+}
+
+
+class RequestTable(DataTable[Text]):
+    """`show` what the server tells; a selected row's key is the request's id."""
+
+    DEFAULT_CSS = """
+    RequestTable { height: 1fr; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, cursor_type="row", zebra_stripes=False)
+        self.sorted_by = next(iter(SORTS))
+        self._wide: bool | None = None
+        self._requests: list[RequestView] = []
+        self._now = 0.0
+        self._cells: dict[str, list[Text]] = {}
+        self._order: list[str] = []
+
+    def on_resize(self, event: Resize) -> None:
+        """Take up columns, or leave some out."""
+        wide = event.size.width >= WIDE
+        if wide != self._wide:
+            self._wide = wide
+            self.clear(columns=True)
+            for column in self._shown_columns():
+                self.add_column(Text(column.name), width=column.width, key=column.name)
+            self._cells, self._order = {}, []
+            self._draw()
+
+    def show(self, requests: list[RequestView], now: float) -> None:
+        """Draw these; ``now`` is the server's time."""
+        self._requests, self._now = requests, now
+        if self._wide is not None:
+            self._draw()
+
+    def selected(self) -> RequestView | None:
+        """The request under the cursor, as last told."""
+        if not 0 <= self.cursor_row < len(self._order):
+            return None
+        wanted = self._order[self.cursor_row]
+        return next((request for request in self._requests if request.id == wanted), None)
+
+    def sort_next(self) -> str:
+        """Sort by the next order; its name."""
+        names = list(SORTS)
+        self.sorted_by = names[(names.index(self.sorted_by) + 1) % len(names)]
+        self._draw()
+        return self.sorted_by
+
+    def _shown_columns(self) -> list[Column]:
+        return [column for column in COLUMNS if self._wide or not column.wide]
+
+    def _draw(self) -> None:
+        ordered = sorted(self._requests, key=SORTS[self.sorted_by])[:SHOWN_ROWS]
+        rows = {
+            request.id: [column.write(request, self._now) for column in self._shown_columns()] for request in ordered
+        }
+        if list(rows) != self._order:
+            self._rebuild(rows)
+            return
+        names = [column.name for column in self._shown_columns()]
+        for request_id, cells in rows.items():
+            for name, cell, old in zip(names, cells, self._cells[request_id], strict=True):
+                if cell != old or cell.style != old.style:
+                    self.update_cell(request_id, name, cell)
+        self._cells = rows
+
+    def _rebuild(self, rows: dict[str, list[Text]]) -> None:
+        """Draw all anew with the cursor on the request that it was on, or where that one was."""
+        place = max(0, self.cursor_row)
+        chosen = self._order[place] if place < len(self._order) else None
+        order = list(rows)
+        top = self.scroll_offset.y
+        self.clear()
+        for request_id, cells in rows.items():
+            self.add_row(*cells, key=request_id)
+        self._order, self._cells = order, rows
+        row = order.index(chosen) if chosen in rows else min(place, len(order) - 1)
+        if row >= 0:
+            self.move_cursor(row=row, scroll=False)
+            self.scroll_to(y=top, animate=False)
