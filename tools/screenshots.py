@@ -1,6 +1,6 @@
 """Make the pictures of `millstream top` in docs/images from a played server; `--png` also renders them for a look.
 
-    python tools/screenshots.py [--to docs/images] [--png] [NAME...]
+python tools/screenshots.py [--to docs/images] [--png] [NAME...]
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ os.environ.setdefault("TZ", "UTC")
 time.tzset()
 
 from textual.pilot import Pilot  # noqa: E402
-from tui import demo  # noqa: E402
-from tui.played_server import playing  # noqa: E402
 
 from millstream.admin.views import Percentiles  # noqa: E402
 from millstream.tui.app import TopApp  # noqa: E402
@@ -31,6 +29,8 @@ from millstream.tui.benchmark import Plan, Result  # noqa: E402
 from millstream.tui.client import Server  # noqa: E402
 from millstream.tui.pages.bench import BenchPage  # noqa: E402
 from millstream.tui.results import Results  # noqa: E402
+from tui import demo  # noqa: E402
+from tui.played_server import playing  # noqa: E402
 
 Steps = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -50,7 +50,7 @@ async def _requests(pilot: Pilot[None]) -> None:
 
 
 async def _request(pilot: Pilot[None]) -> None:
-    await _keys(pilot, "2", "s", "s", "enter")
+    await _keys(pilot, "2", "down", "down", "enter")
     await pilot.pause(0.6)
 
 

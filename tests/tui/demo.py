@@ -160,7 +160,7 @@ def wire(surface: str) -> list[str]:
     if surface == "messages":
         name = "content_block_delta"
         part = f'event: {name}\ndata: {{"type":"{name}","index":0,"delta":{{"type":"text_delta","text":"'
-        return ["event: ping\ndata: {\"type\":\"ping\"}\n\n", *(f'{part}{word}"}}}}\n\n' for word in words)]
+        return ['event: ping\ndata: {"type":"ping"}\n\n', *(f'{part}{word}"}}}}\n\n' for word in words)]
     name = "response.output_text.delta"
     return [
         f'event: {name}\ndata: {{"type":"{name}","item_id":"msg_8f14","delta":"{word}","sequence_number":{at}}}\n\n'

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
-from textual.theme import Theme
 
 from millstream.tui.client import Server
 from millstream.tui.feed import Feed
@@ -20,26 +19,12 @@ from millstream.tui.pages.models import ModelsPage
 from millstream.tui.pages.overview import OverviewPage
 from millstream.tui.pages.page import Page
 from millstream.tui.pages.requests import RequestsPage
+from millstream.tui.palette import THEME
 from millstream.tui.results import Results
 from millstream.tui.state import State
 from millstream.tui.widgets.chrome import PAGES
 
 _DRAW_SECONDS = 0.05
-
-THEME = Theme(
-    name="millstream",
-    primary="#5ec4b6",
-    secondary="#7da6e0",
-    accent="#e5b567",
-    success="#83cf8e",
-    warning="#e5b567",
-    error="#ef6f6c",
-    foreground="#d5dde1",
-    background="#10161a",
-    surface="#161e23",
-    panel="#1f2a31",
-    dark=True,
-)
 
 
 class TopApp(App[None]):
@@ -56,6 +41,11 @@ class TopApp(App[None]):
         "help": HelpPage,
     }
     DEFAULT_MODE = "overview"
+    CSS = """
+    * { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
+    DataTable { background: transparent; }
+    DataTable > .datatable--header { background: $panel; }
+    """
     BINDINGS = [
         *(Binding(f"{at},f{at}", f"page('{name}')", name.title(), show=False) for at, name in enumerate(PAGES, 1)),
         Binding("ctrl+r", "retry", "Reconnect", show=False),

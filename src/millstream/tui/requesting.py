@@ -58,7 +58,7 @@ class RequestActions(_Base):
                 work = self.top.server.set_priority(request.id, priority)
                 self.do(work, f"Priority of {text.line(request.id, 40)} is {priority}.")
 
-        note = f"It is {request.priority}. Lower is served first; -100 to 100."
+        note = f"It is {text.count(request.priority)}. Lower is served first; -100 to 100."
         self.app.push_screen(AskNumber(f"Priority of {text.line(request.id, 40)}", note, request.priority), answered)
 
     def _confirm(self, request: RequestView, verb: str, title: str, note: str, done: str) -> None:
@@ -69,5 +69,5 @@ class RequestActions(_Base):
                 self.do(self.top.server.act(request.id, verb), f"{done} {name}.")
 
         who = f" of {text.line(request.key, 24)}" if request.key else ""
-        about = f"{text.line(request.model, 40)}{who}, {request.completion_tokens} tokens so far. {note}"
+        about = f"{text.line(request.model, 40)}{who}, {text.count(request.completion_tokens)} tokens so far. {note}"
         self.app.push_screen(Confirm(f"{title} {name}?", about, yes=title), answered)

@@ -51,7 +51,9 @@ def cell(text: str, width: int | None = None, style: str = "", *, right: bool = 
 
 
 def count(value: int) -> str:
-    """``950``, ``12.3k``, ``4.5M``: at most five characters up to 10 G."""
+    """``950``, ``12.3k``, ``4.5M``: at most six characters, whatever the number is."""
+    if abs(value) >= 10**12:
+        return "≫" if value > 0 else "≪"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= limit:
             return f"{value / (1e3 if unit == 'k' else limit):.1f}{unit}"
@@ -62,11 +64,13 @@ def rate(value: float | None) -> str:
     """Tokens per second: three figures are all that a reader compares."""
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{value:.1f}" if abs(value) < 100 else count(round(value))
+    return f"{value:.1f}" if abs(value) < 99.95 else count(round(value))
 
 
 def size(value: int) -> str:
     """Bytes in decimal units, as `millstream list` writes them."""
+    if value >= 10**18:
+        return "≫"
     amount = float(max(0, value))
     for unit in _UNITS[:-1]:
         if amount < 1000:
@@ -75,10 +79,19 @@ def size(value: int) -> str:
     return f"{amount:.1f} {_UNITS[-1]}"
 
 
+def share(part: int, whole: int) -> float | None:
+    """``part / whole``; None where that says nothing."""
+    if whole <= 0 or part < 0:
+        return None
+    return 1.0 if part >= whole else part / whole
+
+
 def seconds(value: float | None) -> str:
     """A duration as latencies are read: ``12 ms``, ``1.25 s``."""
     if value is None or not math.isfinite(value):
         return "–"
+    if abs(value) >= 1e5:
+        return "≫"
     if abs(value) < 0.00995:
         return f"{value * 1000:.1f} ms"
     return f"{value * 1000:.0f} ms" if abs(value) < 1 else f"{value:.2f} s"
@@ -88,7 +101,7 @@ def age(value: float) -> str:
     """A long duration: ``42s``, ``3m 05s``, ``2h 07m``, ``4d 03h``."""
     if not math.isfinite(value):
         return "–"
-    whole = max(0, int(value))
+    whole = min(max(0, int(value)), 10**10)
     for unit, small, large, below in ((86400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
         if whole >= unit:
             return f"{whole // unit}{large} {whole % unit // small:02d}{below}"
@@ -97,12 +110,21 @@ def age(value: float) -> str:
 
 def percent(part: float | None) -> str:
     """A share of one."""
-    return "–" if part is None or not math.isfinite(part) else f"{100 * part:.0f}%"
+    return "–" if part is None or not math.isfinite(part) else f"{100 * min(max(part, -9.0), 9.0):.0f}%"
 
 
 def clock(when: float) -> str:
     """Local time of day of a time since 1970; dashes for what is none."""
+    return _local("%H:%M:%S", when)
+
+
+def moment(when: float) -> str:
+    """Local date and time, without the year."""
+    return _local("%d %b %H:%M", when)
+
+
+def _local(form: str, when: float) -> str:
     try:
-        return time.strftime("%H:%M:%S", time.localtime(when))
+        return time.strftime(form, time.localtime(when))
     except (OverflowError, ValueError, OSError):
         return "--:--:--"

@@ -20,6 +20,7 @@ from millstream.tui.benchmark import Plan, Result, Tally, run
 from millstream.tui.client import Server
 from millstream.tui.errors import ServerError
 from millstream.tui.pages.page import Page
+from millstream.tui.palette import BAD, GOOD
 from millstream.tui.state import State
 from millstream.tui.widgets.graph import gauge
 
@@ -39,10 +40,10 @@ class BenchPage(Page):
     ]
     DEFAULT_CSS = """
     BenchPage {
-        #form { height: 3; padding: 0 1; }
-        .field { width: 24; height: 3; }
-        .field Label { margin: 1 1 0 0; }
-        .field Input { width: 11; }
+        #form { height: 1; padding: 0 1; margin: 1 0; }
+        .field { width: 22; height: 1; }
+        .field Label { margin-right: 1; }
+        .field Input { width: 8; background: $panel; }
         #progress { height: auto; max-height: 3; padding: 0 1; }
         #result { height: 1fr; }
         #about { height: auto; padding: 0 1; color: $text-muted; }
@@ -60,14 +61,14 @@ class BenchPage(Page):
             for name, value in (("requests", 16), ("concurrency", 4), ("max_tokens", 64)):
                 with Horizontal(classes="field"):
                     yield Label(_LABELS[name])
-                    yield Input(str(value), type="integer", max_length=4, id=name, compact=False)
+                    yield Input(str(value), type="integer", max_length=4, id=name, compact=True)
         with Vertical():
             yield Static(id="progress")
             yield DataTable[Text](id="result", cursor_type="none")
         yield Static(
             Content(
                 "As clients see it. Prompts are new each time; the model's own end is ignored. Compared is the last "
-                "run with the same settings against this address."
+                "of the same settings against this address."
             ),
             id="about",
         )
@@ -77,7 +78,6 @@ class BenchPage(Page):
         for name, width in (("", 24), ("now", 12), ("last", 12), ("change", 10)):
             table.add_column(Text(name, justify="right" if name else "left"), width=width)
         self.query_one("#progress", Static).update(Content("r runs it against the default model."))
-        super().on_mount()
         table.focus()
 
     def on_input_submitted(self) -> None:
@@ -236,7 +236,7 @@ def change(new: float | None, old: float | None, *, more_is_better: bool) -> Tex
         return Text()
     share = new / old - 1
     better = (share > 0) == more_is_better
-    style = "" if abs(share) < 0.02 else "green" if better else "red"
+    style = "" if abs(share) < 0.02 else GOOD if better else BAD
     word = "" if abs(share) < 0.02 else " better" if better else " worse"
     return Text(f"{share:+.0%}{word}", justify="right", style=style)
 

@@ -51,8 +51,6 @@ class Composer(TextArea):
         elif event.key == "up" and not self.text:
             event.prevent_default().stop()
             self.post_message(self.Recall())
-        else:
-            await super()._on_key(event)
 
 
 class ChatPage(Page):
@@ -91,7 +89,6 @@ class ChatPage(Page):
 
     def on_mount(self) -> None:
         self.query_one("#turns").anchor()
-        super().on_mount()
         self.query_one(Composer).focus()
 
     def show(self, state: State) -> None:

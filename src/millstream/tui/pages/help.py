@@ -93,7 +93,6 @@ class HelpPage(Page):
                 yield Static(section_content(title, entries), classes="section")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.query_one("#sections").focus()
 
 

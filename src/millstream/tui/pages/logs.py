@@ -12,9 +12,10 @@ from millstream.admin.views import LogLine
 from millstream.tui import text
 from millstream.tui.logbook import KEPT_LINES
 from millstream.tui.pages.page import Page
+from millstream.tui.palette import BAD, BUSY, WAITS
 
 LEVELS = ("debug", "info", "warning", "error")
-_STYLES = {"debug": "dim", "info": "cyan", "warning": "yellow", "error": "bold red"}
+_STYLES = {"debug": "dim", "info": BUSY, "warning": WAITS, "error": f"bold {BAD}"}
 _DRAW_SECONDS = 0.2
 
 
@@ -48,7 +49,6 @@ class LogsPage(Page):
         yield RichLog(id="lines", wrap=True, min_width=20, max_lines=KEPT_LINES)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.query_one("#lines").focus()
         self.set_interval(_DRAW_SECONDS, self._draw_new)
         self._draw_new()
@@ -139,7 +139,7 @@ def log_text(each: LogLine) -> Text:
         " ",
         (f"{each.level:<7}", _STYLES[each.level]),
         " ",
-        (text.line(each.logger, 40), "dim"),
+        (text.line(each.logger.removeprefix("millstream."), 40), "dim"),
         " ",
         first,
         (request, "dim"),

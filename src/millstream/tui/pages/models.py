@@ -14,14 +14,15 @@ from millstream.admin.views import ModelView
 from millstream.tui import text
 from millstream.tui.errors import ServerError
 from millstream.tui.pages.page import Page
+from millstream.tui.palette import BAD, BUSY, GOOD
 from millstream.tui.state import State
 from millstream.tui.widgets.dialogs import Confirm
 from millstream.tui.widgets.graph import gauge
 
 _POLL_SECONDS = 1.0
 _SHOWN = 500
-_STATE_STYLE = {"loaded": "green", "loading": "cyan", "pulling": "cyan", "failed": "red"}
-_COLUMNS = (("model", 26), ("state", 9), ("size", 9), ("context", 8), ("open", 4), ("pull", 9))
+_STATE_STYLE = {"loaded": GOOD, "loading": BUSY, "pulling": BUSY, "failed": BAD}
+_COLUMNS = (("model", 28), ("state", 9), ("size", 8), ("context", 7), ("open", 5), ("pull", 5))
 
 
 class ModelsPage(Page):
@@ -53,8 +54,7 @@ class ModelsPage(Page):
     def on_mount(self) -> None:
         table = self.query_one(DataTable)
         for name, width in _COLUMNS:
-            table.add_column(Text(name), width=width, key=name)
-        super().on_mount()
+            table.add_column(Text(name, justify="right" if width < 9 else "left"), width=width, key=name)
         table.focus()
         self.run_worker(self._follow())
 
@@ -121,7 +121,7 @@ class ModelsPage(Page):
     def action_unload(self) -> None:
         """Unload it after its open requests."""
         if model := self._selected():
-            note = f"{model.open_requests} open requests are finished first; new ones are refused."
+            note = f"{text.count(model.open_requests)} open requests are finished first; new ones are refused."
             self._confirm(model, "unload", "Unload", note)
 
     def action_pull(self) -> None:
@@ -147,14 +147,14 @@ class ModelsPage(Page):
 
 def model_cells(model: ModelView) -> list[Text]:
     """A row."""
-    pulled = model.fetched_bytes / model.fetch_bytes if model.state == "pulling" and model.fetch_bytes else None
+    pulled = text.share(model.fetched_bytes, model.fetch_bytes) if model.state == "pulling" else None
     return [
-        text.cell(("★ " if model.default else "  ") + model.name, 26),
+        text.cell(("★ " if model.default else "  ") + model.name, 28),
         text.cell(model.state.replace("_", " "), 9, _STATE_STYLE.get(model.state, "")),
-        text.cell(text.size(model.file_bytes or model.fetch_bytes), 9, right=True),
-        text.cell(text.count(model.context_length) if model.context_length else "–", 8, right=True),
-        text.cell(text.count(model.open_requests), 4, right=True),
-        text.cell(text.percent(pulled) if pulled is not None else "", 9, "cyan", right=True),
+        text.cell(text.size(model.file_bytes or model.fetch_bytes), 8, right=True),
+        text.cell(text.count(model.context_length) if model.context_length else "–", 7, right=True),
+        text.cell(text.count(model.open_requests), 5, right=True),
+        text.cell(text.percent(pulled) if pulled is not None else "", 5, BUSY, right=True),
     ]
 
 
@@ -167,7 +167,7 @@ def model_content(model: ModelView) -> Content:
         facts.append("answers requests that name no model")
     parts: list[Content] = [Content(" · ".join(facts))]
     if model.state == "pulling":
-        share = model.fetched_bytes / model.fetch_bytes if model.fetch_bytes else None
+        share = text.share(model.fetched_bytes, model.fetch_bytes)
         of = f"{text.size(model.fetched_bytes)} of {text.size(model.fetch_bytes)}"
         parts.append(Content.assemble((gauge(share, 40), "$primary"), f" {text.percent(share)}  {of}"))
     if model.error:

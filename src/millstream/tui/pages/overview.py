@@ -64,14 +64,18 @@ class EnginePanel(Static):
 def engine_content(engine: EngineView) -> Content:
     """Four lines: the process, its work, its memory, what went wrong."""
     good = engine.status in ("ok", "ready")
-    process = [f"{text.line(engine.isa, 12)} ×{engine.threads}", f"pid {engine.pid}", text.size(engine.resident_bytes)]
+    process = [
+        f"{text.line(engine.isa, 12)} ×{text.count(engine.threads)}",
+        f"pid {text.line(str(engine.pid), 10)}",
+        text.size(engine.resident_bytes),
+    ]
     status = text.line(engine.status, 20) + (f" ({text.line(engine.reason, 100)})" if engine.reason else "")
     waits = ", ".join(
         f"{text.line(reason, 20).replace('_', ' ')} {text.count(number)}"
         for reason, number in sorted(engine.waits.items(), key=lambda item: -item[1])
         if number
     )
-    used = engine.kv_blocks_used / engine.kv_blocks_total if engine.kv_blocks_total else None
+    used = text.share(engine.kv_blocks_used, engine.kv_blocks_total)
     fullness = "$error" if used is not None and used > 0.95 else "$primary"
     return Content("\n").join(
         [
@@ -94,7 +98,7 @@ def engine_content(engine: EngineView) -> Content:
             ),
             Content.assemble(
                 "restarts ",
-                (str(engine.restarts), "bold $error" if engine.restarts else "bold"),
+                (text.count(engine.restarts), "bold $error" if engine.restarts else "bold"),
                 f"   resumed {text.count(engine.resumed)}   preemptions {text.count(engine.preemptions)}",
             ),
         ]
@@ -137,7 +141,6 @@ class OverviewPage(Page):
         keys = self.query_one("#keys", DataTable)
         keys.border_title = "Keys"
         keys.add_columns(*(Text(name) for name in _KEY_COLUMNS))
-        super().on_mount()
 
     def show(self, state: State) -> None:
         snapshot, history = state.snapshot, state.history

@@ -23,6 +23,8 @@ class Page(Screen[None]):
     NAME = ""
     """Of `millstream.tui.widgets.chrome.PAGES`."""
 
+    _ready = False
+
     def compose(self) -> ComposeResult:
         yield PageRow(self.NAME)
         yield StatusLine()
@@ -39,6 +41,8 @@ class Page(Screen[None]):
         return cast("TopApp", self.app)
 
     def on_mount(self) -> None:
+        # Textual calls this after the `on_mount` of the subclass, which made the tables.
+        self._ready = True
         self.show_all(self.top.state)
 
     def on_screen_resume(self) -> None:
@@ -46,6 +50,8 @@ class Page(Screen[None]):
 
     def show_all(self, state: State) -> None:
         """Draw ``state``: the status line and the page."""
+        if not self._ready:
+            return
         self.query_one(StatusLine).show(state)
         self.show(state)
 

@@ -14,6 +14,7 @@ from millstream.admin.views import WIRE_SURFACES, RequestDetail, RequestView, Ti
 from millstream.tui import text
 from millstream.tui.errors import ServerError
 from millstream.tui.pages.page import Page
+from millstream.tui.palette import BAD, BUSY, HELD
 from millstream.tui.requesting import RequestActions
 from millstream.tui.widgets.request_table import state_of, wait_of
 
@@ -65,7 +66,6 @@ class RequestPage(RequestActions, Page):
     def on_mount(self) -> None:
         self.query_one("#about").border_title = Content.styled(text.line(self._request_id, 48), "bold")
         self.query_one("#wire").border_title = "On the wire"
-        super().on_mount()
         self.query_one("#lines").focus()
         self.run_worker(self._follow(), group="detail")
         self._watch(self._surface)
@@ -124,7 +124,8 @@ class RequestPage(RequestActions, Page):
 
         def draw() -> None:
             for each in waiting:
-                log.write(wire_line(each))
+                if each.strip("\r"):
+                    log.write(wire_line(each))
             waiting.clear()
 
         timer = self.set_interval(_DRAW_SECONDS, draw)
@@ -139,20 +140,21 @@ class RequestPage(RequestActions, Page):
             log.write(Text("end of the stream", style="dim italic"))
         except ServerError as error:
             draw()
-            log.write(Text(error.message, style="bold red"))
+            log.write(Text(error.message, style=f"bold {BAD}"))
         finally:
             timer.stop()
 
 
 def wire_line(raw: str) -> Text:
-    """A line of a stream, its field name apart from what it carries."""
-    shown = text.line(raw.rstrip("\r"), _LINE_CHARS)
+    """A line of a stream, its field name apart from what it carries. Without blanks it is folded where the room ends,
+    not before the first long word."""
+    shown = text.line(raw.rstrip("\r"), _LINE_CHARS).replace(" ", "\u00a0")
     name, colon, value = shown.partition(":")
     if not colon:
         return Text(shown)
     if name not in ("event", "data", "id", "retry"):
         return Text(shown, style="dim")
-    return Text.assemble((name + colon, "cyan" if name == "data" else "bold magenta"), value)
+    return Text.assemble((name + colon, BUSY if name == "data" else f"bold {HELD}"), value)
 
 
 def facts_content(detail: RequestDetail) -> Content:
@@ -183,7 +185,7 @@ def timeline_content(events: list[TimelineEvent]) -> Content:
     """One line for each event, the newest of very many."""
     lines = [
         Content.assemble(
-            (f"{event.seconds:9.3f} s  ", "$text-muted"),
+            (f"{min(event.seconds, 1e6):9.3f} s  ", "$text-muted"),
             (f"{text.line(event.kind, 20):<16} ", "bold"),
             text.line(event.note, 200),
         )

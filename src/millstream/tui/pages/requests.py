@@ -19,7 +19,6 @@ class RequestsPage(RequestActions, Page):
 
     NAME = "requests"
     BINDINGS = [
-        ("enter", "open", "Open"),
         *RequestActions.KEYS,
         ("s", "sort", "Sort"),
     ]
@@ -32,7 +31,6 @@ class RequestsPage(RequestActions, Page):
         yield RequestTable()
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.query_one(RequestTable).focus()
 
     def show(self, state: State) -> None:
@@ -56,11 +54,6 @@ class RequestsPage(RequestActions, Page):
         """Enter, or a click on the row under the cursor."""
         if event.row_key.value is not None:
             self.app.push_screen(RequestPage(event.row_key.value))
-
-    def action_open(self) -> None:
-        """Open the request under the cursor."""
-        if (request := self.target()) is not None:
-            self.app.push_screen(RequestPage(request.id))
 
     def action_sort(self) -> None:
         """Another order."""

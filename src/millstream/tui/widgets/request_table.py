@@ -6,24 +6,30 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rich.text import Text
+from textual.binding import Binding
 from textual.events import Resize
 from textual.widgets import DataTable
 
 from millstream.admin.views import RequestView
 from millstream.tui import text
+from millstream.tui.palette import BUSY, GOOD, HELD, WAITS
 
 SHOWN_ROWS = 500
 WIDE = 120
-_STATE_STYLE = {"decode": "green", "prefill": "cyan", "queued": "yellow", "paused": "magenta"}
+_STATE_STYLE = {"decode": GOOD, "prefill": BUSY, "queued": WAITS, "paused": HELD}
 
 
 class Column(NamedTuple):
-    """``write``: the cell of a request, given the server's time. ``wide``: only where there is room."""
+    """``write``: the cell of a request, given the server's time; the table cuts it. ``wide``: only where there is room.
+    ``grows``: takes the room that is left, up to so many characters more. ``right``: numbers."""
 
     name: str
     width: int
-    write: Callable[[RequestView, float], Text]
+    write: Callable[[RequestView, float], str]
     wide: bool = False
+    grows: int = 0
+    right: bool = False
+    style: Callable[[RequestView], str] = lambda _: ""
 
 
 def state_of(request: RequestView) -> str:
@@ -36,25 +42,35 @@ def wait_of(request: RequestView) -> str:
     return (request.wait_reason or "").replace("_", " ")
 
 
-def _state(request: RequestView, _: float) -> Text:
-    return text.cell(state_of(request), 8, _STATE_STYLE.get(request.state, ""))
-
-
 COLUMNS = (
-    Column("id", 14, lambda r, _: text.cell(r.id, 14), wide=True),
-    Column("key", 9, lambda r, _: text.cell(r.key or "–", 9)),
-    Column("surface", 9, lambda r, _: text.cell(r.surface, 9)),
-    Column("model", 14, lambda r, _: text.cell(r.model, 14)),
-    Column("state", 7, _state),
-    Column("waits for", 13, lambda r, _: text.cell(wait_of(r), 13, "yellow")),
-    Column("prio", 4, lambda r, _: text.cell(str(r.priority), 4, right=True), wide=True),
-    Column("age", 7, lambda r, now: text.cell(text.age(now - r.began), 7, right=True), wide=True),
-    Column("TTFT", 8, lambda r, _: text.cell(text.seconds(r.first_token_seconds), 8, right=True), wide=True),
-    Column("prompt", 7, lambda r, _: text.cell(text.count(r.prompt_tokens), 7, right=True), wide=True),
-    Column("cached", 7, lambda r, _: text.cell(text.count(r.cached_tokens), 7, right=True), wide=True),
-    Column("tokens", 6, lambda r, _: text.cell(text.count(r.completion_tokens), 6, right=True)),
-    Column("tok/s", 6, lambda r, _: text.cell(text.rate(r.tokens_per_second), 6, right=True)),
+    Column("id", 14, lambda r, _: r.id, wide=True, grows=26),
+    Column("key", 9, lambda r, _: r.key or "–", grows=11),
+    Column("surface", 9, lambda r, _: r.surface, grows=4),
+    Column("model", 14, lambda r, _: r.model, grows=26),
+    Column("state", 7, lambda r, _: state_of(r), style=lambda r: _STATE_STYLE.get(r.state, "")),
+    Column("waits for", 13, lambda r, _: wait_of(r), style=lambda _: WAITS),
+    Column("prio", 4, lambda r, _: text.count(r.priority), wide=True, right=True),
+    Column("age", 7, lambda r, now: text.age(now - r.began), wide=True, right=True),
+    Column("TTFT", 8, lambda r, _: text.seconds(r.first_token_seconds), wide=True, right=True),
+    Column("prompt", 7, lambda r, _: text.count(r.prompt_tokens), wide=True, right=True),
+    Column("cached", 7, lambda r, _: text.count(r.cached_tokens), wide=True, right=True),
+    Column("tokens", 6, lambda r, _: text.count(r.completion_tokens), right=True),
+    Column("tok/s", 6, lambda r, _: text.rate(r.tokens_per_second), right=True),
 )
+
+
+def widths(room: int) -> dict[str, int]:
+    """Columns that fit into ``room`` characters, and how wide each is; what is left goes to those that grow, in order of
+    how much they need it."""
+    shown = [column for column in COLUMNS if room >= WIDE or not column.wide]
+    left = room - sum(column.width + 2 for column in shown) - 1
+    found = {column.name: column.width for column in shown}
+    for column in sorted(shown, key=lambda column: -column.grows):
+        more = max(0, min(column.grows, left))
+        found[column.name] += more
+        left -= more
+    return found
+
 
 SORTS: dict[str, Callable[[RequestView], tuple[float, str]]] = {
     "oldest first": lambda r: (r.began, r.id),
@@ -70,11 +86,12 @@ class RequestTable(DataTable[Text]):
     DEFAULT_CSS = """
     RequestTable { height: 1fr; }
     """
+    BINDINGS = [Binding("enter", "select_cursor", "Open")]
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, cursor_type="row", zebra_stripes=False)
         self.sorted_by = next(iter(SORTS))
-        self._wide: bool | None = None
+        self._widths: dict[str, int] = {}
         self._requests: list[RequestView] = []
         self._now = 0.0
         self._cells: dict[str, list[Text]] = {}
@@ -82,19 +99,20 @@ class RequestTable(DataTable[Text]):
 
     def on_resize(self, event: Resize) -> None:
         """Take up columns, or leave some out."""
-        wide = event.size.width >= WIDE
-        if wide != self._wide:
-            self._wide = wide
+        found = widths(event.size.width)
+        if found != self._widths:
+            self._widths = found
             self.clear(columns=True)
             for column in self._shown_columns():
-                self.add_column(Text(column.name), width=column.width, key=column.name)
+                title = Text(column.name, justify="right" if column.right else "left")
+                self.add_column(title, width=found[column.name], key=column.name)
             self._cells, self._order = {}, []
             self._draw()
 
     def show(self, requests: list[RequestView], now: float) -> None:
         """Draw these; ``now`` is the server's time."""
         self._requests, self._now = requests, now
-        if self._wide is not None:
+        if self._widths:
             self._draw()
 
     def selected(self) -> RequestView | None:
@@ -112,7 +130,18 @@ class RequestTable(DataTable[Text]):
         return self.sorted_by
 
     def _shown_columns(self) -> list[Column]:
-        return [column for column in COLUMNS if self._wide or not column.wide]
+        return [column for column in COLUMNS if column.name in self._widths]
+
+    def _row(self, request: RequestView) -> list[Text]:
+        return [
+            text.cell(
+                column.write(request, self._now),
+                self._widths[column.name],
+                column.style(request),
+                right=column.right,
+            )
+            for column in self._shown_columns()
+        ]
 
     def _draw(self) -> None:
         ordered = sorted(self._requests, key=SORTS[self.sorted_by])[:SHOWN_ROWS]
