@@ -31,6 +31,7 @@ from millstream.tui.pages.bench import BenchPage  # noqa: E402
 from millstream.tui.results import Results  # noqa: E402
 from tui import demo  # noqa: E402
 from tui.played_server import playing  # noqa: E402
+from tui.waiting import until  # noqa: E402
 
 Steps = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -138,8 +139,7 @@ async def shoot(name: str) -> str:
         async with playing(demo.script()) as url:
             app = TopApp(Server(url), results=Results(Path(folder) / "bench.json"))
             async with app.run_test(size=size) as pilot:
-                while len(app.state.history.decode) < 90:
-                    await asyncio.sleep(0.02)
+                await until(lambda: len(app.state.history.decode) == 90)
                 app.state.url = "http://127.0.0.1:8000"
                 app.screen.show_all(app.state)  # type: ignore[attr-defined]
                 await steps(pilot)

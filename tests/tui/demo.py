@@ -99,7 +99,8 @@ def snapshot(at: int = 0) -> Snapshot:
 def detail() -> RequestDetail:
     """The first request, opened."""
     events = [
-        (0.0, "received", "chat, streamed"), (0.003, "queued", "2 before it"), (0.011, "prefill", "42 of 1834 tokens; 1792 cached"),
+        (0.0, "received", "chat, streamed"), (0.003, "queued", "2 before it"),
+        (0.011, "prefill", "42 of 1834 tokens; 1792 cached"),
         (0.182, "first_token", ""), (4.207, "engine_restarted", "resumed with 171 tokens"), (4.951, "decode", ""),
         (7.3, "priority", "0 → -5 by an operator"),
     ]  # fmt: skip
@@ -118,7 +119,7 @@ def logs() -> list[LogLine]:
         ("debug", "millstream.scheduler", "step 10412: 3 decodes, 96 prompt tokens", None),
         ("info", "millstream.access", "POST /v1/chat/completions 200 in 8.12 s", "req_8f14e45f"),
         ("warning", "millstream.server", "queue is half full: 128 of 256", None),
-        ("error", "millstream.engine", f"{SMALL}: the engine process died (signal 9); restarting, 4 requests resume", None),
+        ("error", "millstream.engine", f"{SMALL}: the engine died (signal 9); restarting, 4 requests resume", None),
         ("info", "millstream.engine", f"{SMALL}: ready again in 0.3 s", None),
         ("warning", "millstream.server", "the client stalls: paused after 5 s without reading", "req_6512bd43"),
     ]  # fmt: skip
@@ -154,7 +155,7 @@ def wire(surface: str) -> list[str]:
     """The answer's first frames in a surface's format."""
     words = ("Here", " is", " a", " version", " that", " keeps", " the", " order", ":")
     if surface == "chat":
-        made = 'data: {"id":"chatcmpl-8f14e45f","object":"chat.completion.chunk","created":1795989990,"choices":[{"index":0,'
+        made = 'data: {"id":"chatcmpl-8f14e45f","object":"chat.completion.chunk","choices":[{"index":0,'
         first = f'{made}"delta":{{"role":"assistant","content":""}},"finish_reason":null}}]}}\n\n'
         return [first, *(f'{made}"delta":{{"content":"{word}"}},"finish_reason":null}}]}}\n\n' for word in words)]
     if surface == "messages":

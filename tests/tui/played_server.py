@@ -156,6 +156,16 @@ def _stream(pieces: AsyncIterator[bytes]) -> Response:
 
 
 class _Uvicorn(uvicorn.Server):
+    """Without uvicorn's signal handling; tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
         yield
@@ -170,8 +180,7 @@ async def playing(script: Script, port: int = 0) -> AsyncIterator[str]:
     config = uvicorn.Config(script.app(), log_config=None, lifespan="off", access_log=False, ws="none")
     server = _Uvicorn(config)
     task = asyncio.ensure_future(server.serve(sockets=[sock]))
-    while not server.started:
-        await asyncio.sleep(0.005)
+    await server.listening.wait()
     try:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     finally:

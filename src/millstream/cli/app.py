@@ -25,6 +25,7 @@ from millstream.cli.options import (
 )
 from millstream.cli.selftest import selftest
 from millstream.cli.talking import Talk, talking
+from millstream.cli.top import serve_with_top, top
 
 LogLevel = Literal["error", "warning", "info", "debug"]
 LEVELS = ", ".join(get_args(LogLevel))
@@ -121,11 +122,16 @@ def serve(
         ),
     ] = None,
     no_fetch: NoFetchOption = False,
+    tui: Annotated[
+        bool, typer.Option("--tui", help="Show it in `top` meanwhile; leaving that ends the server.")
+    ] = False,
 ) -> None:
     """Serve a model over HTTP (OpenAI-compatible).
 
     Prints one line with the address once the model is loaded and the socket listens. Ctrl-C finishes open requests.
     """
+    if tui:
+        return serve_with_top(host, port)
     from millstream.cli.serve import ServeOptions, serve_model
 
     serve_model(
@@ -200,3 +206,4 @@ def list_() -> None:
 app.command()(bench)
 app.command()(lint)
 app.command()(selftest)
+app.command()(top)

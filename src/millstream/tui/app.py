@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
@@ -28,7 +28,8 @@ _DRAW_SECONDS = 0.05
 
 
 class TopApp(App[None]):
-    """Shows one server. ``logs``: where log lines come from, if not from the server's own API."""
+    """Shows one server. ``logs``: where log lines come from, if not from the server's own API. ``until``: returns when
+    there is nothing more to show, as the server was started for this app and has ended."""
 
     TITLE = "millstream top"
     MODES = {
@@ -59,22 +60,26 @@ class TopApp(App[None]):
         *,
         interval: float = 1.0,
         logs: LogSource | None = None,
+        until: Callable[[], Awaitable[None]] | None = None,
         results: Results | None = None,
     ) -> None:
         super().__init__()
         self.register_theme(THEME)
         self.theme = THEME.name
         self.server = server
-        self.state = State(server.url)
+        self.state = State(server.url, starting=until is not None)
         self.book = LogBook()
         self.results = results or Results()
         self._drawing = False
         self._feed = Feed(server, self.state, interval, self._changed)
         self._logs = logs or server.logs
+        self._until = until
 
     def on_mount(self) -> None:
         self.run_worker(self._feed.run(), group="feed")
         self.run_worker(follow(self._logs, self.book), group="logs")
+        if self._until is not None:
+            self.run_worker(self._leave_after(self._until), group="until")
 
     async def on_unmount(self) -> None:
         await self.server.aclose()
@@ -97,6 +102,10 @@ class TopApp(App[None]):
         for name in PAGES:
             yield SystemCommand(name.title(), f"Go to {name}", lambda name=name: self.action_page(name))
         yield from super().get_system_commands(screen)
+
+    async def _leave_after(self, until: Callable[[], Awaitable[None]]) -> None:
+        await until()
+        self.exit()
 
     def _changed(self) -> None:
         """The state has changed: draw it soon, and once for all changes until then."""

@@ -48,9 +48,11 @@ class History:
 
 @dataclass
 class State:
-    """Written by the feed alone, read by every screen."""
+    """Written by the feed alone, read by every screen. ``starting``: the server was started just now, so that its
+    absence is no problem until it has been there."""
 
     url: str
+    starting: bool = False
     link: Link = field(default_factory=Link)
     snapshot: Snapshot | None = None
     history: History = field(default_factory=History)
@@ -58,6 +60,7 @@ class State:
     def take(self, snapshot: Snapshot) -> None:
         """A snapshot has come: the server is there."""
         self.snapshot = snapshot
+        self.starting = False
         self.history.add(snapshot)
         self.link = Link("online")
 

@@ -49,7 +49,7 @@ class StatusLine(Static):
 
     def show(self, state: State) -> None:
         """Draw the connection of ``state``."""
-        lost = state.link.state == "lost"
+        lost = state.link.state == "lost" and not state.starting
         moved = lost or self.has_class("-lost")  # only a problem may need more than one line
         self.set_class(lost, "-lost")
         self.update(status_content(state), layout=moved)
@@ -58,6 +58,8 @@ class StatusLine(Static):
 def status_content(state: State) -> Content:
     """One line; longer only when a problem is."""
     link, snapshot, url = state.link, state.snapshot, text.line(state.url, 60)
+    if state.starting:
+        return Content(f"○ the server is starting on {url}; its words are under Logs (6)")
     if link.state == "connecting":
         return Content(f"○ connecting to {url}")
     if link.state == "lost":

@@ -60,8 +60,8 @@ COLUMNS = (
 
 
 def widths(room: int) -> dict[str, int]:
-    """Columns that fit into ``room`` characters, and how wide each is; what is left goes to those that grow, in order of
-    how much they need it."""
+    """Columns that fit into ``room`` characters, and how wide each is; what is left goes to those that grow, most
+    first."""
     shown = [column for column in COLUMNS if room >= WIDE or not column.wide]
     left = room - sum(column.width + 2 for column in shown) - 1
     found = {column.name: column.width for column in shown}
@@ -145,17 +145,15 @@ class RequestTable(DataTable[Text]):
 
     def _draw(self) -> None:
         ordered = sorted(self._requests, key=SORTS[self.sorted_by])[:SHOWN_ROWS]
-        rows = {
-            request.id: [column.write(request, self._now) for column in self._shown_columns()] for request in ordered
-        }
+        columns = self._shown_columns()
+        rows = {request.id: self._row(request) for request in ordered}
         if list(rows) != self._order:
             self._rebuild(rows)
             return
-        names = [column.name for column in self._shown_columns()]
         for request_id, cells in rows.items():
-            for name, cell, old in zip(names, cells, self._cells[request_id], strict=True):
+            for column, cell, old in zip(columns, cells, self._cells[request_id], strict=True):
                 if cell != old or cell.style != old.style:
-                    self.update_cell(request_id, name, cell)
+                    self.update_cell(request_id, column.name, cell)
         self._cells = rows
 
     def _rebuild(self, rows: dict[str, list[Text]]) -> None:
