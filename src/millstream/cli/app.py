@@ -16,6 +16,7 @@ from millstream.cli.configuration.group import ConfiguredGroup
 from millstream.cli.keys import app as keys_app
 from millstream.cli.lint import lint
 from millstream.cli.selftest import selftest
+from millstream.cli.top import top
 
 app = typer.Typer(
     name="millstream",
@@ -52,6 +53,7 @@ app.command()(chat)
 app.command()(pull)
 app.command("list")(list_)
 app.add_typer(bench, name="bench")
+app.command()(top)
 app.command()(lint)
 app.command()(selftest)
 app.add_typer(config_app)

@@ -116,6 +116,9 @@ def serve(
     ] = None,
     api_key: ApiKeyOption = None,
     keys_file: KeysFileOption = None,
+    tui: Annotated[
+        bool, typer.Option("--tui", help="Show it in `top` meanwhile; leaving that ends the server.")
+    ] = False,
     no_fetch: NoFetchOption = False,
 ) -> None:
     """Serve models over HTTP (OpenAI-compatible).
@@ -123,6 +126,10 @@ def serve(
     Prints one line with the address once the models are loaded and the socket listens. Ctrl-C finishes open requests.
     Each model has an engine process of its own, with these options; they share the processors.
     """
+    if tui:
+        from millstream.cli.top import serve_with_top
+
+        return serve_with_top(host, port)
     from millstream.cli.serve import ServeOptions, serve_models
 
     serve_models(
