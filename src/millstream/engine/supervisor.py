@@ -14,6 +14,7 @@ from millstream.engine.connection import EngineConnection, EngineStartError
 from millstream.engine.messages import Batch, Command, Event, StatsReply, Step
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
+from millstream.engine.vitals import Vitals, share_of_time, vitals
 
 logger = logging.getLogger("millstream.engine")
 
@@ -150,10 +151,14 @@ class Supervisor:
         """Wait for the end of the process; returns its reason."""
         connection = self._connection
         assert connection is not None
+        seen: Vitals | None = None
         while not connection.ended.done():
             await asyncio.wait([connection.ended], timeout=self._watchdog.interval)
+            busy = self._client.expects_answer
+            before, seen = seen, vitals(connection.pid) if busy else None
+            share = share_of_time(before, seen, self._watchdog.interval)
             deadline = self._times.deadline(self._step_tokens)
-            if self._watchdog.tick(busy=self._client.expects_answer, deadline=deadline) and connection.alive:
+            if self._watchdog.tick(busy=busy, deadline=deadline, share=share) and connection.alive:
                 connection.kill(f"no sign of life for {deadline:.3g} s")
                 await connection.wait()
         ready_seconds = asyncio.get_running_loop().time() - self._ready_at

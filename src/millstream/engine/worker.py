@@ -13,6 +13,7 @@ import logging
 import socket
 import sys
 import threading
+import time
 from queue import Empty, SimpleQueue
 
 import msgspec
@@ -45,6 +46,9 @@ from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler
 log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 1 << 18
+
+_TELL_SECONDS = 0.5
+"""How often counts are told while steps are made: they are lost with the process otherwise."""
 
 
 def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
@@ -125,6 +129,7 @@ class Worker:
         self._tokens = 0
         self._inbox: SimpleQueue[Order | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
+        self._told = 0.0
         self._sending = threading.Lock()
         self._received = self._added = 0
         """Requests so far; each number is written by one thread."""
@@ -135,6 +140,14 @@ class Worker:
         while self._take_commands():
             if self._core.has_work:
                 self._send(Step(self._core.step(self._announce)))
+                self._tell()
+
+    def _tell(self) -> None:
+        """Tell the counts if that is due, or if no further step will."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_SECONDS or not self._core.has_work:
+            self._told = now
+            self._send(StatsReply(None, self._core.stats()))
 
     def _announce(self, batch: list[str], tokens: int) -> None:
         """Tell who is in the step that begins, before it can do harm."""

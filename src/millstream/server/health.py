@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.engine.protocol import EngineStats
+from millstream.engine.protocol import EngineStats, PauseReason
 from millstream.ir.errors import ENGINE_LOST, ApiError
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.settings import Settings
 from millstream.surfaces.openai_common import to_json
 
 EngineHealth = Callable[[], Awaitable[EngineStats]]
-"""A round trip to the engine; raises `ApiError` if it is down."""
+"""See `millstream.engine.protocol.TokenEngine.stats`."""
 
 Status = Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost"]
 """What the server is doing: it can answer; the model is being loaded; it stops; the engine process is being started
@@ -30,7 +30,7 @@ again; the engine does not answer questions; it answers them, but its step has n
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How things stand. ``stats`` None: the engine did not answer."""
+    """How things stand. ``stats`` None: the engine did not answer; while it is restarted they are the last ones."""
 
     status: Status
     reason: str | None = None
@@ -68,7 +68,10 @@ class Health:
             return Report("lost" if error.code == ENGINE_LOST else "restarting", error.message)
         except TimeoutError:
             return Report("silent", f"The engine did not answer within {self._settings.health_seconds:g} s.")
-        if (stats.running or stats.waiting) and stats.idle_seconds > self._settings.stuck_seconds:
+        if stats.outage is not None:
+            return Report("restarting", stats.outage, stats)
+        resting = sum(stats.waits.get(reason, 0) for reason in get_args(PauseReason))
+        if stats.running + stats.waiting > resting and stats.idle_seconds > self._settings.stuck_seconds:
             return Report("stuck", f"The engine has work but made no step for {stats.idle_seconds:.0f} s.", stats)
         return Report("ready", None, stats)
 

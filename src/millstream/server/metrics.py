@@ -38,7 +38,7 @@ _GAUGES = (
 )
 _COUNTERS = (
     ("engine_steps", "steps", "Steps of the engine"),
-    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences"),
+    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences; n choices of a prompt count n times"),
     ("generated_tokens", "generated_tokens", "Tokens generated"),
     ("cached_tokens", "cached_tokens", "Prompt tokens taken from the prefix cache"),
     ("preemptions", "preemptions", "Sequences preempted"),
@@ -116,8 +116,8 @@ class Metrics:
         return _Measured(stream, self, surface, request, since)
 
     def exposition(self, stats: EngineStats | None) -> bytes:
-        """The text format. ``stats`` None: the engine did not answer."""
-        self._engine.stats = stats
+        """The text format. ``stats`` None: the engine did not answer; counters are then the last that are known."""
+        self._engine.told(stats)
         return generate_latest(self._registry)
 
 
@@ -211,24 +211,37 @@ class _EngineCollector(Collector):
     """The last snapshot of the engine as metric families."""
 
     def __init__(self) -> None:
-        self.stats: EngineStats | None = None
+        self._counts: EngineStats | None = None
+        self._silent = True
+
+    def told(self, stats: EngineStats | None) -> None:
+        """What the engine answered; None: it did not."""
+        self._silent = stats is None
+        self._counts = stats or self._counts
 
     def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily("millstream_engine_up", "Whether the engine answered", value=self.stats is not None)
-        if self.stats is None:
-            return
+        stats = self._counts
+        up = stats is not None and not self._silent and stats.outage is None
+        yield GaugeMetricFamily("millstream_engine_up", "Whether the engine answered", value=up)
+        if stats is not None:
+            if not self._silent:
+                yield from self._gauges(stats)
+            for name, field, text in _COUNTERS:
+                yield CounterMetricFamily(f"millstream_{name}", text, value=getattr(stats, field))
+
+    @staticmethod
+    def _gauges(stats: EngineStats) -> Iterable[Metric]:
+        """What is now: a silent engine has none of it."""
         for name, field, text in _GAUGES:
-            yield GaugeMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))
+            yield GaugeMetricFamily(f"millstream_{name}", text, value=getattr(stats, field))
         waits = GaugeMetricFamily(
             "millstream_requests_waiting_by_reason", "Sequences that do not advance, by the reason", labels=["reason"]
         )
         for reason in get_args(WaitReason):
-            waits.add_metric([reason], self.stats.waits.get(reason, 0))
+            waits.add_metric([reason], stats.waits.get(reason, 0))
         yield waits
-        if self.stats.kv_blocks_total:
-            used = self.stats.kv_blocks_used / self.stats.kv_blocks_total
+        if stats.kv_blocks_total:
+            used = stats.kv_blocks_used / stats.kv_blocks_total
             yield GaugeMetricFamily(
                 "millstream_kv_cache_usage_ratio", "Part of the KV cache in use, 0 to 1", value=used
             )
-        for name, field, text in _COUNTERS:
-            yield CounterMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))
