@@ -30,7 +30,7 @@ from millstream.engine.messages import (
 )
 from millstream.engine.protocol import EngineInfo, EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
 from millstream.engine.restarts import Supervision
-from millstream.engine.supervisor import Supervisor
+from millstream.engine.supervisor import Recovery, Supervisor
 from millstream.engine.totals import Totals
 from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
 
@@ -98,6 +98,11 @@ class EngineProcess:
     def pid(self) -> int:
         """Process id of the present engine process."""
         return self._supervisor.pid
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """How long the last restart took; None: there was none."""
+        return self._supervisor.recovery
 
     async def submit(self, request: TokenRequest) -> _Stream:
         """Queue one sequence; see `TokenEngine.submit`.
@@ -239,7 +244,9 @@ class EngineProcess:
         self._answer_queries()
 
     def engine_up(self) -> None:
-        logger.warning("The engine is back; %d open requests go on.", len(self._journal))
+        if (recovery := self._supervisor.recovery) is not None:
+            text = "The engine is back after %.1f s, %.1f s of them to start; %d open requests go on."
+            logger.warning(text, *recovery, len(self._journal))
         self._resumed += self._journal.begun
         self._submit_due()
 
