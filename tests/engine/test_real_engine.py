@@ -1,4 +1,4 @@
-"""A real engine, killed at whatever it does: every kind of request has the answer of an undisturbed run."""
+"""A real engine that is killed, or whose readers stop: every request has the answer of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from millstream.engine.client import EngineProcess
+import msgspec
+
+from millstream.engine.client import UNREAD_TOKENS, EngineProcess
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import (
     EngineStats,
@@ -66,9 +68,9 @@ def requests(run: str) -> dict[str, TokenRequest]:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[EngineProcess]:
+async def running(context_length: int, kv_bytes: int) -> AsyncIterator[EngineProcess]:
     config = EngineConfig(
-        model_path=str(real_model(DEFAULT_MODEL)), model_name="m", context_length=2048, kv_bytes=128 << 20
+        model_path=str(real_model(DEFAULT_MODEL)), model_name="m", context_length=context_length, kv_bytes=kv_bytes
     )
     engine = await EngineProcess.start(config, supervision=Supervision(first_delay=0.05))
     try:
@@ -130,7 +132,7 @@ async def kill_while_loading(engine: EngineProcess) -> None:
 
 
 async def test_whatever_it_does_when_it_is_killed(record_property: Callable[[str, object], None]) -> None:
-    async with running() as engine:
+    async with running(2048, 128 << 20) as engine:
         quiet = {name: await answer for name, answer in (await ask_all(engine, "quiet")).items()}
         assert quiet["vector"][3] is not None
         assert len(quiet["scores"][2]) == 120
@@ -143,14 +145,27 @@ async def test_whatever_it_does_when_it_is_killed(record_property: Callable[[str
         await back(engine, 2)
         assert {name: await answer for name, answer in first.items()} == quiet
 
-        os.kill(engine.pid, signal.SIGKILL)  # idle
-        await back(engine, 3)
         second = await ask_all(engine, "second")
         await until(engine, "schema-second", lambda view: view.generated > 3)
         os.kill(engine.pid, signal.SIGKILL)
         assert {name: await answer for name, answer in second.items()} == quiet
-        stats = await back(engine, 4)
+        stats = await back(engine, 3)
         assert (stats.running, stats.waiting, stats.kv_blocks_used) == (0, 0, 0)
         assert engine.recovery is not None
         record_property("seconds without an engine", round(engine.recovery.seconds, 2))
         record_property("seconds of them to start", round(engine.recovery.start_seconds, 2))
+
+
+async def test_a_reader_that_comes_back_gets_what_it_would_have_got() -> None:
+    """Its sequence was paused and its blocks were taken: all of it is computed again."""
+    async with running(512, 12 << 20) as engine:
+        drawn = SamplingParams(temperature=0.9, seed=3)
+        asked = TokenRequest("a", [1, *range(500, 530)], drawn, UNREAD_TOKENS + 60)
+        stream = await engine.submit(asked)
+        await until(engine, "a", lambda view: view.wait_reason == "paused_reader")
+        other = TokenRequest("b", [1, *(300 + 7 * k % 5000 for k in range(480))], SamplingParams(), 2)
+        assert len(other.prompt) + len(asked.prompt) + UNREAD_TOKENS > engine.info.kv_tokens
+        await read(await engine.submit(other))
+        late = await read(stream)
+        assert len(late[0]) == asked.max_tokens
+        assert late == await read(await engine.submit(msgspec.structs.replace(asked, id="alone")))
