@@ -359,6 +359,37 @@ def speculation_beside_prompts() -> Trace:
     return trace
 
 
+def forced_stretches() -> Trace:
+    """What a grammar leaves no choice about is appended unsampled and runs as one chunk with what follows."""
+    trace = Trace()
+    trace.ask("a", range(6), 24, grammar="5 of 8")
+    trace.ask("b", range(20, 24), 6)
+    return trace
+
+
+def forced_stretches_beside_prompts_and_a_crash() -> Trace:
+    """Prompts keep half of a step beside stretches; the next engine process goes on in the middle of one."""
+    trace = Trace()
+    trace.ask("a", range(6), 40, grammar="7 of 8")
+    trace.ask("b", range(20, 26), 40, grammar="7 of 8")
+    trace.tick(2)
+    trace.ask("long", range(40, 70), 2)
+    trace.tick(2)
+    trace.tick(lost=True)
+    trace.crash()
+    return trace
+
+
+def a_crash_in_prefill() -> Trace:
+    """The engine ends while a long prompt is computed: what was computed is lost, what was said is not."""
+    trace = Trace()
+    trace.ask("a", range(4), 8)
+    trace.ask("long", range(20, 60), 3)
+    trace.tick(3)
+    trace.crash()
+    return trace
+
+
 SCENARIOS: dict[str, Scenario] = {
     name: value
     for name, value in list(globals().items())

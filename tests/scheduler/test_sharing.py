@@ -68,14 +68,13 @@ def steps_of(engine: EngineCore) -> list[list[tuple[str, int, int, bool]]]:
 
 
 @pytest.mark.parametrize("tenant", ["other", "same"])
-@pytest.mark.parametrize("seconds", [0.0005, 0.02])
 @pytest.mark.parametrize("wrong", [0.7, 1.0, 1.4])
-@pytest.mark.parametrize("depth", [0, 1_000, 7_000, 20_000, 29_000])
+@pytest.mark.parametrize("depth", [0, 7_000, 20_000, 29_000])
 def test_a_short_prompt_beside_a_very_long_one_waits_at_most_three_times_its_idle_time(
-    tenant: str, seconds: float, wrong: float, depth: int
+    tenant: str, wrong: float, depth: int
 ) -> None:
-    """Wherever the long prompt is when the short one comes, on a fast machine and on a slow one, and although the cost
-    of attention is only roughly known."""
+    """Wherever the long prompt is when the short one comes, and although the cost of attention is only roughly known.
+    On a slow machine, where no chunk fits into `SchedulerConfig.step_seconds`."""
 
     def first_token(engine: EngineCore, clock: Clock, name: str) -> float:
         arrived = clock.now
@@ -88,7 +87,7 @@ def test_a_short_prompt_beside_a_very_long_one_waits_at_most_three_times_its_idl
         clock = Clock()
         cost = TokenCost(per_position=wrong / 3000)
         config = SchedulerConfig(kv_blocks=10_000, block_size=BLOCK, token_cost=cost)
-        return EngineCore(Scheduler(config), Timed(clock, seconds), clock=clock), clock
+        return EngineCore(Scheduler(config), Timed(clock, 0.02), clock=clock), clock
 
     idle = first_token(*timed(), "short")
     engine, clock = timed()

@@ -23,6 +23,7 @@ from millstream.engine.journal import Journal
 from millstream.engine.protocol import PauseReason, SamplingParams, TokenDelta, TokenRequest
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
+from support.scripted_constraint import Stretches
 from support.scripted_runner import Model, ScriptedRunner, expected_output, next_token
 
 FOLDER = Path(__file__).parent.parent / "scheduler" / "traces"
@@ -31,12 +32,12 @@ TICK = 1.0
 
 
 class _Runner(ScriptedRunner):
-    """Remembers the chunks of the last step."""
+    """Remembers the chunks of the last step, and which of them decode."""
 
-    last: tuple[Chunk, ...] = ()
+    last: tuple[tuple[Chunk, bool], ...] = ()
 
     def execute(self, chunks: list[Chunk]) -> Sampled:
-        self.last = tuple(chunks)
+        self.last = tuple((c, c.sequence.decoding and c.start >= c.sequence.prompt_length) for c in chunks)
         return super().execute(chunks)
 
 
@@ -60,7 +61,7 @@ class Trace:
 
     def _boot(self) -> None:
         self._runner = _Runner(BLOCK, self._model)
-        self._core = EngineCore(Scheduler(self._config), self._runner, clock=lambda: self._now)
+        self._core = EngineCore(Scheduler(self._config), self._runner, Stretches(), clock=lambda: self._now)
 
     def ask(
         self, name: str, prompt: Iterable[int], max_tokens: int = 4, *, timeout: float | None = None, **how: Any
@@ -165,10 +166,10 @@ class Trace:
 
     def _work(self) -> str:
         decodes, prefills = [], []
-        for chunk in self._runner.last:
+        for chunk, decodes_now in self._runner.last:
             sequence = chunk.sequence
             end = chunk.start + chunk.count
-            if chunk.start + 1 + len(chunk.draft) == end and chunk.start >= sequence.prompt_length:
+            if decodes_now:
                 decodes.append(f"{sequence.id}+{chunk.count}")
             else:
                 cached = (
@@ -190,6 +191,8 @@ class Trace:
         self._seen[delta.id] += shown.tokens
         if shown.drafted:
             self._say(f"{delta.id}: {shown.accepted} of {shown.drafted} drafted tokens are right")
+        if (forced := len(shown.tokens) - 1 - shown.accepted) > 0:
+            self._say(f"{delta.id}: {forced} tokens are forced behind the sampled one")
         if shown.finish:
             self._say(f"{delta.id} ends: {shown.finish}")
             self._ended[delta.id] = shown.finish

@@ -30,13 +30,15 @@ from millstream.engine.messages import (
 )
 from millstream.engine.protocol import EngineInfo, EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
 from millstream.engine.restarts import Supervision
-from millstream.engine.supervisor import Supervisor
+from millstream.engine.supervisor import Recovery, Supervisor
+from millstream.engine.totals import Totals
 from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
 
 __all__ = ["EngineProcess", "EngineStartError"]
 
 logger = logging.getLogger("millstream.engine")
 
+_JUST_ENDED = "The engine has just ended and is being restarted."
 _ANSWER_SECONDS = 10.0
 _RETRY_AFTER_SECONDS = 2.0
 
@@ -58,9 +60,10 @@ class EngineProcess:
         self._supervisor = Supervisor(config, worker, self, supervision)
         self._journal = Journal()
         self._deadlines = Deadlines()
+        self._totals = Totals()
         self._timer: asyncio.TimerHandle | None = None
         self._streams: dict[str, _Stream] = {}
-        self._queries: dict[int, asyncio.Future[StatsReply]] = {}
+        self._queries: dict[int, asyncio.Future[StatsReply | None]] = {}
         self._serials = count()
         self._asked = False
         self._resumed = 0
@@ -96,6 +99,11 @@ class EngineProcess:
         """Process id of the present engine process."""
         return self._supervisor.pid
 
+    @property
+    def recovery(self) -> Recovery | None:
+        """How long the last restart took; None: there was none."""
+        return self._supervisor.recovery
+
     async def submit(self, request: TokenRequest) -> _Stream:
         """Queue one sequence; see `TokenEngine.submit`.
 
@@ -126,27 +134,23 @@ class EngineProcess:
         return stream
 
     async def stats(self) -> EngineStats:
-        """A round trip to the engine process.
+        """A round trip to the engine process, or the last counts while it is being restarted.
 
         Raises:
-            ApiError: 503; the engine is being restarted, or did not answer in time.
+            ApiError: 503; the engine did not answer in time, or there will be none.
         """
-        self._require_hope()
-        if not self._supervisor.up:
-            raise engine_failed(self._supervisor.outage or "The engine has just ended and is being restarted.")
-        return self._with_unknown((await self._asked_engine()).stats)
+        if self._failure is not None:
+            raise engine_lost(self._failure)
+        if await self._asked_engine() is None:
+            return self._known(self._supervisor.outage or _JUST_ENDED)
+        return self._known()
 
     async def sequences(self) -> list[SequenceView]:
         """See `SequenceControl.sequences`, as for the methods that follow."""
-        self._require_hope()
-        told: list[SequenceView] = []
-        if self._supervisor.up:
-            try:
-                told = (await self._asked_engine(sequences=True)).sequences
-            except ApiError:
-                if self._supervisor.up:  # it hangs; if it ended meanwhile, the journal knows all that is left to know
-                    raise
-        return self._journal.views(told, up=self._supervisor.up)
+        if self._failure is not None:
+            raise engine_lost(self._failure)
+        reply = await self._asked_engine(sequences=True)
+        return self._journal.views(reply.sequences if reply else [], up=reply is not None)
 
     def hold(self, request_id: str) -> bool:
         if request_id not in self._journal:
@@ -167,10 +171,12 @@ class EngineProcess:
             self._supervisor.send(Reprioritise(request_id, priority))
         return True
 
-    async def _asked_engine(self, *, sequences: bool = False) -> StatsReply:
-        """A round trip to the engine process, which is up."""
+    async def _asked_engine(self, *, sequences: bool = False) -> StatsReply | None:
+        """A round trip to the engine process; None: there is none, or it ended meanwhile."""
+        if not self._supervisor.up:
+            return None
         serial = next(self._serials)
-        future: asyncio.Future[StatsReply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[StatsReply | None] = asyncio.get_running_loop().create_future()
         self._queries[serial] = future
         self._asked = True
         try:
@@ -181,11 +187,13 @@ class EngineProcess:
         finally:
             self._queries.pop(serial, None)
 
-    def _with_unknown(self, stats: EngineStats) -> EngineStats:
-        """The engine's counts with the requests that it does not know of."""
-        unknown = self._journal.waits(up=True)
+    def _known(self, outage: str | None = None) -> EngineStats:
+        """The last counts of the engine, with the requests that it does not know of."""
+        unknown = self._journal.waits(up=outage is None)
+        stats = self._totals.counts
         return msgspec.structs.replace(
             stats,
+            outage=outage,
             waiting=stats.waiting + unknown.total(),
             waits=dict(unknown + Counter(stats.waits)),
             restarts=self._supervisor.restarts,
@@ -213,10 +221,12 @@ class EngineProcess:
         elif isinstance(event, Accepted):
             self._journal.accepted(event.request_id)
         elif isinstance(event, StatsReply):
-            self._asked = False
-            future = self._queries.get(event.serial)
-            if future is not None and not future.done():
-                future.set_result(event)
+            self._totals.told(event.stats)
+            if event.serial is not None:
+                self._asked = False
+                future = self._queries.get(event.serial)
+                if future is not None and not future.done():
+                    future.set_result(event)
 
     def engine_down(self) -> None:
         for name in self._journal.crashed():
@@ -230,10 +240,13 @@ class EngineProcess:
                     status=500,
                 )
             )
-        self._fail_queries("The engine has just ended and is being restarted.")
+        self._totals.ended()
+        self._answer_queries()
 
     def engine_up(self) -> None:
-        logger.warning("The engine is back; %d open requests go on.", len(self._journal))
+        if (recovery := self._supervisor.recovery) is not None:
+            text = "The engine is back after %.1f s, %.1f s of them to start; %d open requests go on."
+            logger.warning(text, *recovery, len(self._journal))
         self._resumed += self._journal.begun
         self._submit_due()
 
@@ -311,13 +324,18 @@ class EngineProcess:
         self._streams.clear()
         self._set_timer()
         self._journal.clear()
-        self._fail_queries(reason)
+        self._answer_queries(engine_failed(reason))
 
-    def _fail_queries(self, reason: str) -> None:
+    def _answer_queries(self, error: ApiError | None = None) -> None:
+        """The engine that was asked is gone."""
         self._asked = False
         for future in self._queries.values():
-            if not future.done():
-                future.set_exception(engine_failed(reason))
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
         self._queries.clear()
 
     def _require_hope(self) -> None:

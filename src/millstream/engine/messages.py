@@ -86,9 +86,10 @@ class Step(msgspec.Struct, frozen=True, tag="step", array_like=True):
 
 
 class StatsReply(msgspec.Struct, frozen=True, tag="stats", array_like=True):
-    """``sequences`` is empty unless it was asked for; it has as many entries as batch and queue may hold, at most."""
+    """Answers a `StatsQuery`, or (``serial`` None) tells counts unasked. ``sequences`` is empty unless it was asked
+    for; it has as many entries as batch and queue may hold, at most."""
 
-    serial: int
+    serial: int | None
     stats: EngineStats
     sequences: list[SequenceView] = []
 

@@ -170,8 +170,11 @@ class EngineStats(msgspec.Struct, frozen=True):
 
     ``waits``: how many sequences did not advance in the last step, by the `WaitReason`.
 
-    ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
-    other counts begin anew with each process.
+    ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards.
+    What is counted is summed over all processes. ``prompt_tokens`` and ``cached_tokens`` count sequences as they are
+    admitted: n choices of a prompt count n times, and what a new process is given counts again.
+
+    ``outage``: why there is no engine process at the moment; the counts are then the last that are known.
     """
 
     running: int = 0
@@ -195,6 +198,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     idle_seconds: float = 0.0
     restarts: int = 0
     resumed: int = 0
+    outage: str | None = None
 
 
 class SequenceView(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -234,7 +238,11 @@ class TokenEngine(Protocol):
         ...
 
     async def stats(self) -> EngineStats:
-        """A round trip to the engine. Raises `ApiError` (503) if it does not answer in time."""
+        """A round trip to the engine, or what is known while it is being restarted.
+
+        Raises:
+            ApiError: 503; it does not answer in time, or there will be none.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -14,6 +14,7 @@ import logging
 import socket
 import sys
 import threading
+import time
 from queue import Empty, SimpleQueue
 
 import msgspec
@@ -50,6 +51,8 @@ _RECEIVE_BYTES = 1 << 18
 IDLE_SECONDS = 1.0
 """An engine that has had nothing to do for so long prepares for constraints, which holds up a request that comes just
 then; not earlier, as many start an engine to ask it something at once."""
+_TELL_SECONDS = 0.5
+"""How often counts are told while steps are made: they are lost with the process otherwise."""
 
 
 def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
@@ -137,6 +140,7 @@ class Worker:
         """What was said of requests that were put aside, in order, by their ids."""
         self._inbox: SimpleQueue[Order | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
+        self._told = 0.0
         self._sending = threading.Lock()
         self._received = self._added = 0
         """Requests so far; each number is written by one thread."""
@@ -147,6 +151,14 @@ class Worker:
         while self._take_commands():
             if self._core.has_work:
                 self._send(Step(self._core.step(self._announce)))
+                self._tell()
+
+    def _tell(self) -> None:
+        """Tell the counts if that is due, or if no further step will."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_SECONDS or not self._core.has_work:
+            self._told = now
+            self._send(StatsReply(None, self._core.stats()))
 
     def _announce(self, batch: list[str], tokens: int) -> None:
         """Tell who is in the step that begins, before it can do harm."""

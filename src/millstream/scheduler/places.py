@@ -26,7 +26,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_sequences: int = 64
     max_waiting: int = 256
     prefix_cache: bool = True
-    prompt_units: int = 128
+    prompt_units: int = 96
     token_cost: TokenCost = TokenCost()
     step_seconds: float = 0.1
     fairness: Fairness = Fairness()

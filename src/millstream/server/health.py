@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.engine.protocol import EngineStats
+from millstream.engine.protocol import EngineStats, PauseReason
 from millstream.ir.errors import ENGINE_LOST, ApiError
 from millstream.ir.provider import ModelCard
 from millstream.server.engines import Engines, ServedEngine
@@ -35,8 +35,9 @@ _COUNTS = ("running", "waiting", "kv_blocks_used", "kv_blocks_total", "steps", "
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How things stand with an engine, or with the server: then with its default model's. ``stats`` None: the engine
-    did not answer. ``engines``: of a server, all of them by their models, the default first."""
+    """How things stand with an engine, or with the server: then with its default model's. ``stats`` None: the
+    engine did not answer; while it is restarted they are the last ones. ``engines``: of a server, all of them by
+    their models, the default first."""
 
     status: Status
     reason: str | None = None
@@ -78,7 +79,10 @@ class Health:
             return Report("lost" if error.code == ENGINE_LOST else "restarting", error.message)
         except TimeoutError:
             return Report("silent", f"The engine did not answer within {self._settings.health_seconds:g} s.")
-        if (stats.running or stats.waiting) and stats.idle_seconds > self._settings.stuck_seconds:
+        if stats.outage is not None:
+            return Report("restarting", stats.outage, stats)
+        resting = sum(stats.waits.get(reason, 0) for reason in get_args(PauseReason))
+        if stats.running + stats.waiting > resting and stats.idle_seconds > self._settings.stuck_seconds:
             return Report("stuck", f"The engine has work but made no step for {stats.idle_seconds:.0f} s.", stats)
         return Report("ready", None, stats)
 

@@ -40,7 +40,7 @@ _GAUGES = (
 )
 _COUNTERS = (
     ("engine_steps", "steps", "Steps of the engine"),
-    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences"),
+    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences; n choices of a prompt count n times"),
     ("generated_tokens", "generated_tokens", "Tokens generated"),
     ("cached_tokens", "cached_tokens", "Prompt tokens taken from the prefix cache"),
     ("preemptions", "preemptions", "Sequences preempted"),
@@ -121,8 +121,9 @@ class Metrics:
         return _Measured(stream, self, surface, request, since)
 
     def exposition(self, engines: Mapping[str, EngineStats | None]) -> bytes:
-        """The text format. ``engines``: by model; None: the engine did not answer."""
-        self._engine.engines = engines
+        """The text format. ``engines``: by model; None: the engine did not answer;
+        its counters are then the last that are known."""
+        self._engine.told(engines)
         return generate_latest(self._registry)
 
 
@@ -216,18 +217,27 @@ class _EngineCollector(Collector):
     """The last snapshots of the engines as metric families, labelled with the model as vLLM's and SGLang's are."""
 
     def __init__(self) -> None:
-        self.engines: Mapping[str, EngineStats | None] = {}
+        self._answers: Mapping[str, EngineStats | None] = {}
+        self._counts: dict[str, EngineStats] = {}
+
+    def told(self, engines: Mapping[str, EngineStats | None]) -> None:
+        """What the engines answered, by model; None: one did not."""
+        self._answers = engines
+        self._counts = {
+            model: known for model, stats in engines.items() if (known := stats or self._counts.get(model)) is not None
+        }
 
     def collect(self) -> Iterable[Metric]:
-        told = {model: stats for model, stats in self.engines.items() if stats is not None}
+        told = {model: stats for model, stats in self._answers.items() if stats is not None}
         up = GaugeMetricFamily("millstream_engine_up", "Whether the engine answered", labels=[_MODEL])
-        for model, stats in self.engines.items():
-            up.add_metric([model], stats is not None)
+        for model, stats in self._answers.items():
+            up.add_metric([model], stats is not None and stats.outage is None)
         yield up
-        for kind, table in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+        # What is now, a silent engine has none of; what was counted neither vanishes nor goes back.
+        for kind, table, known in ((GaugeMetricFamily, _GAUGES, told), (CounterMetricFamily, _COUNTERS, self._counts)):
             for name, field, text in table:
                 family = kind(f"millstream_{name}", text, labels=[_MODEL])
-                for model, stats in told.items():
+                for model, stats in known.items():
                     family.add_metric([model], getattr(stats, field))
                 yield family
         yield from self._derived(told)
