@@ -12,6 +12,8 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
+from millstream.server.models import MODEL_FIELDS, ModelBody
+from millstream.server.models import PATH as MODELS
 from millstream.server.pages import DEFAULT, MOST
 from millstream.server.paths import is_open
 from millstream.surfaces import texts
@@ -47,6 +49,7 @@ BODIES = {
     "/tokenize": Body(texts.TOKENIZE_FIELDS, texts.TokenizeBody),
     "/detokenize": Body(texts.DETOKENIZE_FIELDS, texts.DetokenizeBody),
     "/apply-template": Body(texts.TEMPLATE_FIELDS, texts.ConversationBody),
+    **{f"{MODELS}/{verb}": Body(MODEL_FIELDS, ModelBody) for verb in ("load", "unload", "pull", "pull/cancel")},
 }
 
 _ID = {"schema": {"type": "string"}, "in": "query"}
@@ -95,6 +98,11 @@ SUMMARIES = {
     ("POST", "/apply-template"): "A conversation as the model reads it",
     ("GET", "/v1/models"): "Models that are served",
     ("GET", "/v1/models/{model}"): "One model",
+    ("GET", MODELS): "Models that are served, are here or can be fetched, for the operator",
+    ("POST", f"{MODELS}/load"): "Begin to load a model that is here",
+    ("POST", f"{MODELS}/unload"): "Begin to end a model: after its open requests, or its loading",
+    ("POST", f"{MODELS}/pull"): "Begin to fetch a model of the catalogue",
+    ("POST", f"{MODELS}/pull/cancel"): "Stop a fetch",
     ("GET", "/health"): "200 while the server lives; the body tells what it is doing",
     ("GET", "/ready"): "200 if the server can answer requests now, else 503 with the reason",
     ("GET", "/metrics"): "Prometheus metrics",
@@ -193,7 +201,7 @@ def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str,
         status: {"description": "Not ready", "content": {"application/json": {"schema": answers[body]}}}
         for status, body in answer.failures.items()
     }
-    return {"200": {"description": "The answer", "content": content}, **others, "default": failure}
+    return {answer.status: {"description": "The answer", "content": content}, **others, "default": failure}
 
 
 def _body_schema(body: Body, known: Mapping[str, Any]) -> dict[str, Any]:
