@@ -9,6 +9,7 @@ import typer
 
 from millstream.cli.bench import bench
 from millstream.cli.commands.config import config_app
+from millstream.cli.commands.journal import journal_app, replay
 from millstream.cli.commands.models import list_, pull
 from millstream.cli.commands.serve import serve
 from millstream.cli.commands.talk import chat, run
@@ -53,4 +54,6 @@ app.command("list")(list_)
 app.command()(bench)
 app.command()(lint)
 app.command()(selftest)
+app.command()(replay)
+app.add_typer(journal_app)
 app.add_typer(config_app)

@@ -128,7 +128,9 @@ def serve(
             allow_hosts=tuple(allow_host or ()),
             formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
             pooling=pooling,
-            journal=JournalOptions(folder=journal, limit=journal_limit or DEFAULT_JOURNAL_BYTES) if journal is not None else None,
+            journal=JournalOptions(folder=journal, limit=journal_limit or DEFAULT_JOURNAL_BYTES)
+            if journal is not None
+            else None,
             server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
             engine=EngineOptions(
                 threads=threads,
