@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.commands.completion import completion
 from millstream.cli.commands.config import config_app
+from millstream.cli.commands.doctor import doctor
 from millstream.cli.commands.journal import journal_app, replay
 from millstream.cli.commands.models import list_, pull
 from millstream.cli.commands.serve import serve
@@ -54,6 +56,8 @@ app.command("list")(list_)
 app.command()(bench)
 app.command()(lint)
 app.command()(selftest)
+app.command()(doctor)
+app.command()(completion)
 app.command()(replay)
 app.add_typer(journal_app)
 app.add_typer(config_app)

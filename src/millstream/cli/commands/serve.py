@@ -9,12 +9,12 @@ import typer
 
 from millstream.cli.options import (
     DEFAULT_JOURNAL_BYTES,
-    MODEL_HELP,
     ContextOption,
     EngineOptions,
     Formats,
     JournalOptions,
     KvCacheOption,
+    ModelArgument,
     NoFetchOption,
     PoolingOption,
     ReasoningFormatOption,
@@ -30,7 +30,7 @@ LEVELS = ", ".join(get_args(LogLevel))
 
 
 def serve(
-    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
+    model: ModelArgument = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network.")
     ] = "127.0.0.1",
