@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from millstream.cli.bench import bench
+from millstream.cli.commands.completion import completion
 from millstream.cli.commands.config import config_app
+from millstream.cli.commands.doctor import doctor
+from millstream.cli.commands.journal import journal_app, replay
 from millstream.cli.commands.models import list_, pull
 from millstream.cli.commands.serve import serve
 from millstream.cli.commands.talk import chat, run
@@ -56,5 +59,9 @@ app.add_typer(bench, name="bench")
 app.command()(top)
 app.command()(lint)
 app.command()(selftest)
+app.command()(doctor)
+app.command()(completion)
+app.command()(replay)
+app.add_typer(journal_app)
 app.add_typer(config_app)
 app.add_typer(keys_app, name="keys")

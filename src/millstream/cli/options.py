@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
+from millstream.cli.names import model_names
 from millstream.cli.sampling import within_api
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -117,7 +118,16 @@ _FORMATS = "Formats"
 _SAMPLING = "Sampling"
 MODEL_HELP = "A .gguf file, or a name that `list` shows; SmolLM2 135M if not given."
 
-ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP, autocompletion=model_names)
+]
+ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP, autocompletion=model_names)]
+ModelsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODEL]...", help=f"{MODEL_HELP} The first is the default model.", autocompletion=model_names
+    ),
+]
 NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a model that is not here.")]
 SystemOption = Annotated[
     str | None, typer.Option("--system", "-s", metavar="TEXT", help="Instructions before the conversation.")

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.names import model_names
+
 
 def pull(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names that `list` shows.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Names that `list` shows.", autocompletion=model_names)
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="All models of the catalogue.")] = False,
     to: Annotated[Path | None, typer.Option(metavar="DIR", help="Put them here instead of the model cache.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print the paths.")] = False,

@@ -10,12 +10,12 @@ import typer
 from millstream.cli.key_options import ApiKeyOption, KeysFileOption
 from millstream.cli.options import (
     DEFAULT_JOURNAL_BYTES,
-    MODEL_HELP,
     ContextOption,
     EngineOptions,
     Formats,
     JournalOptions,
     KvCacheOption,
+    ModelsArgument,
     NoFetchOption,
     PoolingOption,
     ReasoningFormatOption,
@@ -31,9 +31,7 @@ LEVELS = ", ".join(get_args(LogLevel))
 
 
 def serve(
-    models: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL]...", help=f"{MODEL_HELP} The first is the default model.")
-    ] = None,
+    models: ModelsArgument = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network.")
     ] = "127.0.0.1",
