@@ -126,7 +126,7 @@ class Ledger:
 
     def __init__(self, ring: Keyring, clock: Callable[[], float] = time.monotonic) -> None:
         self.ring = ring
-        self._clock = clock
+        self.clock = clock
         self._accounts: dict[str, _Account] = {}
 
     def admit(self, key: Key) -> Claim:
@@ -135,7 +135,7 @@ class Ledger:
         Raises:
             ApiError: 429 with the time after which one is taken again; the request counts for nothing.
         """
-        account, now = self._account(key), self._clock()
+        account, now = self._account(key), self.clock()
         if key.concurrent is not None and account.open >= key.concurrent:
             account.refused += 1
             raise _crowded(key, key.concurrent)
@@ -147,7 +147,7 @@ class Ledger:
             account.requests.take(1, now)
         account.open += 1
         account.taken += 1
-        return Claim(key, account, self._clock)
+        return Claim(key, account, self.clock)
 
     def refused(self, key: Key) -> None:
         """Count a request that the key does not allow."""
@@ -155,7 +155,7 @@ class Ledger:
 
     def standing(self, key: Key) -> Standing:
         """How a key stands with its limits."""
-        account, now = self._account(key), self._clock()
+        account, now = self._account(key), self.clock()
         return Standing(_room(account.requests, now), _room(account.tokens, now))
 
     def usage(self) -> list[KeyUsage]:
@@ -163,7 +163,7 @@ class Ledger:
         return [self._usage(key) for key in self.ring.keys]
 
     def _usage(self, key: Key) -> KeyUsage:
-        account, now = self._account(key), self._clock()
+        account, now = self._account(key), self.clock()
         return KeyUsage(
             name=key.name,
             priority=key.priority,
@@ -182,7 +182,7 @@ class Ledger:
         if account is None:
             self._forget_revoked()
             account = self._accounts[key.id] = _Account()
-        account.fit(key, self._clock())
+        account.fit(key, self.clock())
         return account
 
     def _forget_revoked(self) -> None:

@@ -6,6 +6,7 @@ It needs no engine and no server: ``sse_response(stream, surface=openai_chat)`` 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -65,7 +66,7 @@ def error_headers(error: ApiError) -> list[tuple[bytes, bytes]]:
     if error.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="millstream"'))
     if error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after + 0.5))))
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))))
     return headers
 
 
