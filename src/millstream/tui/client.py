@@ -145,9 +145,8 @@ class Server:
 
 def checked_url(text: str) -> str:
     """An address as a user may write it, such as ``localhost:8000``, as a base URL. Raises `ValueError`."""
-    url = text.strip().rstrip("/")
-    if "://" not in url:
-        url = f"http://{url}"
+    url = text.strip()
+    url = (url if "://" in url else f"http://{url}").rstrip("/")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)

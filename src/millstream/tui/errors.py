@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx
 import msgspec
 
@@ -76,10 +78,9 @@ def _system_words(error: BaseException) -> str:
     seen = error
     while (inner := seen.__cause__ or seen.__context__) is not None and inner is not seen:
         seen = inner
-    text = (seen.strerror if isinstance(seen, OSError) else None) or str(seen) or str(error) or type(error).__name__
-    if "All connection attempts failed" in text:
-        text = "connection refused"
-    return line(text, 120).rstrip(".")
+    if isinstance(seen, OSError) and (seen.errno or 0) > 0:
+        return os.strerror(seen.errno or 0).lower()  # asyncio's own text is "Connect call failed", with the address
+    return line(str(seen) or str(error) or type(error).__name__, 120).rstrip(".")
 
 
 def _seconds(header: str | None) -> float | None:

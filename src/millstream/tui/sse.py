@@ -27,7 +27,8 @@ class EventReader:
     def __init__(self, limit: int = MAX_EVENT_CHARS) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._limit = limit
-        self._rest = ""
+        self._rest: list[str] = []
+        self._rest_length = 0
         self._after_cr = False
         self._name = ""
         self._data: list[str] = []
@@ -41,11 +42,21 @@ class EventReader:
             text, self._after_cr = text.removeprefix("\n"), False
         if text.endswith("\r"):
             self._after_cr = True
-        lines = (self._rest + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest = lines.pop()
-        if len(self._rest) + self._length > self._limit:
+        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        if lines:
+            # A long line comes in many chunks: they are joined once.
+            lines[0] = "".join([*self._rest, lines[0]])
+            self._rest.clear()
+            self._rest_length = 0
+        events = [event for line in lines if (event := self._line(line)) is not None]
+        self._rest.append(rest)
+        self._rest_length += len(rest)
+        self._check()
+        return events
+
+    def _check(self) -> None:
+        if self._length + self._rest_length > self._limit:
             raise EventTooLong
-        return [event for line in lines if (event := self._line(line)) is not None]
 
     def _line(self, line: str) -> Event | None:
         if not line:
@@ -57,8 +68,7 @@ class EventReader:
         elif field == "data":
             self._data.append(value)
             self._length += len(value)
-            if self._length > self._limit:
-                raise EventTooLong
+            self._check()
         return None
 
     def _dispatch(self) -> Event | None:

@@ -90,7 +90,7 @@ def seconds(value: float | None) -> str:
     """A duration as latencies are read: ``12 ms``, ``1.25 s``."""
     if value is None or not math.isfinite(value):
         return "–"
-    if abs(value) >= 1e5:
+    if abs(value) >= 9999.5:
         return "≫"
     if abs(value) < 0.00995:
         return f"{value * 1000:.1f} ms"

@@ -138,8 +138,10 @@ class ChatPage(Page):
             composer.focus()
 
     async def action_resend(self) -> None:
-        """Ask the last question again."""
-        if self.turns and not self.busy:
+        """Ask the last question again; while the server is away the key does what it does elsewhere."""
+        if self.top.state.link.state == "lost":
+            self.top.action_retry()
+        elif self.turns and not self.busy:
             await self._ask(await self._take_back())
 
     def action_fold(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from rich.cells import chop_cells
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
@@ -125,7 +126,7 @@ class RequestPage(RequestActions, Page):
         def draw() -> None:
             for each in waiting:
                 if each.strip("\r"):
-                    log.write(wire_line(each))
+                    log.write(wire_line(each, log.scrollable_content_region.width))
             waiting.clear()
 
         timer = self.set_interval(_DRAW_SECONDS, draw)
@@ -145,10 +146,9 @@ class RequestPage(RequestActions, Page):
             timer.stop()
 
 
-def wire_line(raw: str) -> Text:
-    """A line of a stream, its field name apart from what it carries. Without blanks it is folded where the room ends,
-    not before the first long word."""
-    shown = text.line(raw.rstrip("\r"), _LINE_CHARS).replace(" ", "\u00a0")
+def wire_line(raw: str, width: int) -> Text:
+    """A line of a stream, its field name apart from what it carries, folded where the room ends."""
+    shown = "\n".join(chop_cells(text.line(raw.rstrip("\r"), _LINE_CHARS), max(1, width)))
     name, colon, value = shown.partition(":")
     if not colon:
         return Text(shown)

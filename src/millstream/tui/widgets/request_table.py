@@ -44,9 +44,9 @@ def wait_of(request: RequestView) -> str:
 
 COLUMNS = (
     Column("id", 14, lambda r, _: r.id, wide=True, grows=26),
-    Column("key", 9, lambda r, _: r.key or "–", grows=11),
-    Column("surface", 9, lambda r, _: r.surface, grows=4),
-    Column("model", 14, lambda r, _: r.model, grows=26),
+    Column("key", 8, lambda r, _: r.key or "–", grows=12),
+    Column("surface", 11, lambda r, _: r.surface),
+    Column("model", 13, lambda r, _: r.model, grows=26),
     Column("state", 7, lambda r, _: state_of(r), style=lambda r: _STATE_STYLE.get(r.state, "")),
     Column("waits for", 13, lambda r, _: wait_of(r), style=lambda _: WAITS),
     Column("prio", 4, lambda r, _: text.count(r.priority), wide=True, right=True),
