@@ -21,6 +21,8 @@ from web.played_events import PlayedEvents
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# The sandbox needs privileges that containers do not give, and the only pages are our own. Nothing is painted by a GPU.
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--disable-dev-shm-usage"]
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
 
@@ -112,8 +114,7 @@ async def browser() -> AsyncIterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed (apt-get install chromium)")
     async with playwright.async_playwright() as driver:
-        # The sandbox needs privileges that containers do not give; the only pages are our own.
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         await browser.close()
 
@@ -152,10 +153,10 @@ async def shared_tab(browser: Any, server: Live, played_events: PlayedEvents) ->
 async def tab(shared_tab: Tab, live: Live, events: PlayedEvents) -> AsyncIterator[Tab]:
     """A tab as wide as a desktop with the page in it, as a newcomer sees it; the same for all tests, as a browser
     context of its own would take longer than most of them."""
-    await shared_tab.page.goto("about:blank")  # what the test before left open ends
+    # Of the same origin, and without the page: what the test before left open ends.
+    await shared_tab.page.goto(f"{shared_tab.url}/health")
     shared_tab.problems.clear()
     shared_tab.allowed.clear()
-    await shared_tab.page.goto(f"{shared_tab.url}/docs")  # of the same origin, and without the page's modules
     await shared_tab.page.evaluate(FORGET)
     await shared_tab.open()
     yield shared_tab

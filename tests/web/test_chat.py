@@ -25,7 +25,7 @@ async def test_an_answer_is_shown_while_it_comes(tab: Tab, live: Live) -> None:
     assert await page.get_attribute("#send", "aria-label") == "Stop"
     gate.open()
     await tab.idle()
-    assert await answer.locator(".prose").inner_text() == "One two three"
+    assert await answer.locator(".words").inner_text() == "One two three"
     meta = await answer.locator(".meta").inner_text()
     assert meta.startswith("tiny · 20 tokens · ")
     assert "tokens/s · first after " in meta
@@ -49,7 +49,7 @@ async def test_thinking_is_folded_and_sent_back(tab: Tab, live: Live) -> None:
     assert not await tab.page.locator(".thought").is_visible()
     await details.locator("summary").click()
     assert await tab.page.locator(".thought").inner_text() == "Let me see"
-    assert await tab.page.locator(".message.assistant > .prose").inner_text() == "Yes."
+    assert await tab.page.locator(".words").inner_text() == "Yes."
     await tab.answer("Sure?")
     assert live.provider.requests[-1].messages[1].reasoning == "Let me *see*"
 
@@ -80,13 +80,13 @@ async def test_stop_ends_the_request_in_the_server(tab: Tab, live: Live) -> None
     gate = Gate()
     live.provider.script = saying("Once upon", gate=gate, then=" a time")
     await tab.say("Tell")
-    await tab.page.locator(".prose", has_text="Once upon").wait_for()
+    await tab.page.locator(".words", has_text="Once upon").wait_for()
     assert live.provider.closed == 0
     await tab.page.press("#prompt", "Escape")
     await tab.idle()
     await until(lambda: live.provider.closed == 1, "the server goes on for nobody")
     answer = tab.page.locator(".message.assistant")
-    assert await answer.locator(".prose").inner_text() == "Once upon"
+    assert await answer.locator(".words").inner_text() == "Once upon"
     assert "Stopped" in await answer.locator(".note").inner_text()
     assert await tab.page.evaluate("document.activeElement.id") == "prompt"
 
@@ -97,12 +97,12 @@ async def test_another_answer_is_a_version_beside_the_first(tab: Tab, live: Live
     live.provider.script = saying("second")
     await tab.page.get_by_role("button", name="Answer again").click()
     answer = tab.page.locator(".message.assistant")
-    await answer.locator(".prose", has_text="second").wait_for()
+    await answer.locator(".words", has_text="second").wait_for()
     await tab.idle()
     assert turns(live.provider) == [("user", "Q")]
     assert await answer.locator(".branches").inner_text() == "2 / 2"
     await answer.get_by_role("button", name="Version before").click()
-    assert await answer.locator(".prose").inner_text() == "first"
+    assert await answer.locator(".words").inner_text() == "first"
     await tab.answer("next")
     assert turns(live.provider)[1] == ("assistant", "first")
 
@@ -203,7 +203,8 @@ async def test_copying_works_without_the_clipboard_api(tab: Tab) -> None:
 ATTACK = (
     "<script>alert(1)</script><img src=x onerror=alert(1)><iframe src='javascript:alert(1)'></iframe>\n\n"
     "[click](javascript:alert(1)) <a href=javascript:alert(1)>x</a> ![x](https://evil.example/track.png)\n\n"
-    "```html\n<script>alert(1)</script>\n```\n\n| <b onmouseover=alert(1)>x</b> | b |\n|-|-|\n| <svg onload=alert(1)> | |"
+    "```html\n<script>alert(1)</script>\n```\n\n| <b onmouseover=alert(1)>x</b> | b |\n"
+    "|-|-|\n| <svg onload=alert(1)> | |"
 )
 
 
@@ -224,11 +225,12 @@ async def test_what_anybody_writes_is_text(tab: Tab, live: Live) -> None:
     found = await tab.page.evaluate(
         """() => {
           const own = document.querySelector("#main");
-          const bad = own.querySelectorAll("script, iframe, object, embed, #thread img, #thread svg:not(.glyph), [style]");
+          const kinds = "script, iframe, object, embed, #thread img, #thread svg:not(.glyph), [style]:not(textarea)";
+          const bad = own.querySelectorAll(kinds);
           const inline = [...own.querySelectorAll("*")].filter((each) => (
             each.getAttributeNames().some((name) => name.startsWith("on"))));
           const links = [...own.querySelectorAll("#thread a")].map((each) => each.href);
-          return [bad.length - own.querySelectorAll("textarea[style]").length, inline.length, [...new Set(links)]];
+          return [bad.length, inline.length, [...new Set(links)]];
         }"""
     )
     assert found == [0, 0, ["https://evil.example/track.png"]]

@@ -33,7 +33,7 @@ async def test_a_full_queue_says_when_to_try_again(tab: Tab, live: Live) -> None
     assert "Try again (in " in said
     live.provider.refuse = None
     await tab.page.get_by_role("button", name="Try again").click()
-    await tab.page.locator(".message.assistant .prose", has_text="Hello 0").wait_for()
+    await tab.page.locator(".words", has_text="Hello 0").wait_for()
     # What failed before it began leaves no version behind.
     assert not await tab.page.locator(".message.assistant .branches").is_visible()
     assert turns(live.provider) == [("user", "Q")]
@@ -50,10 +50,10 @@ async def test_an_error_in_mid_stream_keeps_what_came(tab: Tab, live: Live) -> N
     live.provider.script = lambda request: [Start(5), Content("Half"), engine_failed("The engine died.")]
     answer = await tab.answer("Q")
     assert "The answer broke off. The engine died." in await failure(tab)
-    assert await answer.locator(".prose").inner_text() == "Half"
+    assert await answer.locator(".words").inner_text() == "Half"
     live.provider.script = saying("Whole")
     await tab.page.get_by_role("button", name="Try again").click()
-    await tab.page.locator(".prose", has_text="Whole").wait_for()
+    await tab.page.locator(".words", has_text="Whole").wait_for()
     await tab.idle()
     assert await tab.page.locator(".message.assistant .branches").inner_text() == "2 / 2"
 
@@ -67,7 +67,7 @@ async def test_a_stream_that_just_ends_is_no_answer(tab: Tab) -> None:
     await tab.page.route(CHAT, cut)
     answer = await tab.answer("Q")
     assert "The answer broke off." in await failure(tab)
-    assert await answer.locator(".prose").inner_text() == "cut"
+    assert await answer.locator(".words").inner_text() == "cut"
     await tab.page.unroute(CHAT)
 
     async def nonsense(route: Any) -> None:
@@ -113,7 +113,7 @@ async def test_a_key_is_asked_for_and_the_question_goes_on(tab: Tab, live: Live)
     await page.wait_for_selector("#settings[open] #key-asked:not([hidden])")
     await page.fill("#key", "sk-right")
     await page.keyboard.press("Enter")
-    await page.locator(".message.assistant .prose", has_text="Hello 0").wait_for()
+    await page.locator(".words", has_text="Hello 0").wait_for()
     await page.unroute("**/v1/**")
     assert {"Bearer sk-wrong", "Bearer sk-right"} <= set(keys)
     assert keys[0] is None

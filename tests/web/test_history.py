@@ -28,17 +28,17 @@ async def test_they_survive_a_reload(tab: Tab, live: Live) -> None:
     await page.get_by_role("link", name="First thing").click()
     await page.locator(".said", has_text="First thing").wait_for()
     assert await page.inner_text("#chat-title") == "First thing"
-    assert await page.locator(".message.assistant .prose").inner_text() == "Hello 0"
+    assert await page.locator(".words").inner_text() == "Hello 0"
 
 
 async def test_what_came_before_a_reload_is_kept(tab: Tab, live: Live) -> None:
     gate = Gate()
     live.provider.script = saying("So far", gate=gate)
     await tab.say("Go")
-    await tab.page.locator(".prose", has_text="So far").wait_for()
+    await tab.page.locator(".words", has_text="So far").wait_for()
     await tab.page.reload()
     await tab.page.wait_for_selector("html[data-ready]")
-    await tab.page.locator(".prose", has_text="So far").wait_for()
+    await tab.page.locator(".words", has_text="So far").wait_for()
     assert "Stopped" in await tab.page.locator(".note").inner_text()
     await until(lambda: live.provider.closed == 1, "the server goes on for nobody")
 
@@ -48,17 +48,17 @@ async def test_an_answer_goes_on_while_another_conversation_is_shown(tab: Tab, l
     live.provider.script = saying("begin", gate=gate, then=" end")
     page = tab.page
     await tab.say("Long one")
-    await page.locator(".prose", has_text="begin").wait_for()
+    await page.locator(".words", has_text="begin").wait_for()
     await page.click("#new-chat")
     live.provider.script = saying("short")
     answer = await tab.answer("Short one")
-    assert await answer.locator(".prose").inner_text() == "short"
+    assert await answer.locator(".words").inner_text() == "short"
     await page.get_by_role("link", name="Long one").click()
-    await page.locator(".prose", has_text="begin").wait_for()
+    await page.locator(".words", has_text="begin").wait_for()
     assert await page.get_attribute("#send", "aria-label") == "Stop"
     gate.open()
     await tab.idle()
-    assert await page.locator(".message.assistant .prose").inner_text() == "begin end"
+    assert await page.locator(".words").inner_text() == "begin end"
 
 
 async def test_rename_export_delete_and_import(tab: Tab, tmp_path: Path) -> None:

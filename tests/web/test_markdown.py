@@ -133,8 +133,8 @@ async def test_a_hostile_text_does_not_hang_the_page(name: str, tab: Tab) -> Non
 
 
 PIECES = ["*", "**", "_", "`", "```\n", "\n", "\n\n", "- ", "  - ", "1. ", "> ", "# ", "|", "|-|\n", "[", "](", ")",
-          "!", "<script>", "</p>", "<img src=x onerror=alert(1)>", "javascript:", "http://a.example", "&lt;", "\\", "~~",
-          " ", "word", "é", "\u202e", "\x00", '"', "'", "\r", "\t"]  # fmt: skip
+          "!", "<script>", "</p>", "<img src=x onerror=alert(1)>", "javascript:", "http://a.example", "&lt;", "\\",
+          "~~", " ", "word", "é", "\u202e", "\x00", '"', "'", "\r", "\t"]  # fmt: skip
 TEXTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), min_size=20, max_size=20)
 
 CHECK = """async (texts) => {

@@ -66,7 +66,7 @@ export class AssistantMessage {
   #thinking = new Prose("prose thought");
   #summary = h("span", {}, "Thinking");
   #details = h("details", { class: "thinking", hidden: true }, h("summary", {}, icon("right"), this.#summary));
-  #prose = new Prose();
+  #prose = new Prose("prose words");
   #waiting = h("p", { class: "waiting", hidden: true }, "Waiting for the first token");
   #notes = h("div", { class: "notes" });
   #meta = h("p", { class: "meta" });
