@@ -58,7 +58,7 @@ def operations(app: Starlette) -> Iterator[tuple[str, str]]:
     """Every method of every path of the app, and some that it does not have."""
     for route in app.routes:
         assert isinstance(route, Route)
-        path = route.path.replace("{id}", "x_1").replace("{model:path}", "tiny")
+        path = route.path.replace("{id}", "x_1").replace("{model:path}", "tiny").replace("{file:path}", "app.js")
         yield from ((method, path) for method in sorted(route.methods or ()))
     for path in ("/nothing", "/v1/admin", "/v1/admin/", "/v1/admin/nothing", "/v1/events", "/health/", "/Health",
                  "/%2e%2e/health", "/health%2f..%2fv1/models", "/ready;x"):  # fmt: skip
@@ -67,7 +67,7 @@ def operations(app: Starlette) -> Iterator[tuple[str, str]]:
 
 
 OPERATIONS = sorted(set(operations(app_with())))
-OPEN = {"/", "/health", "/ready"}
+OPEN = {"/", "/health", "/ready", "/assets/app.js"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from support.provider import NoDesk, ScriptedEngine, ScriptedProvider
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return TestClient(create_app(ScriptedProvider(), ScriptedEngine().stats, desk=NoDesk()))
+    app = create_app(ScriptedProvider(), ScriptedEngine().stats, desk=NoDesk())
+    return TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 40000))
 
 
 @pytest.fixture(scope="module")

@@ -152,11 +152,21 @@ class ModelHost:
 
     def load(self, source: ModelSource) -> None:
         """Begin to load a model; one is loaded at a time. Nothing happens if it is served or being loaded."""
+        if task := self._begin(source):
+            task.add_done_callback(lambda _: self._tell_failure(source.name))
+
+    def _begin(self, source: ModelSource) -> asyncio.Task[None] | None:
         if source.name in self._served or source.name in self._loading or source.name in self._unloading:
-            return
+            return None
         self._failed.pop(source.name, None)
         task = self._loading[source.name] = self._spawn(self._load(source))
         task.add_done_callback(lambda _: self._loading.pop(source.name))
+        return task
+
+    def _tell_failure(self, name: str) -> None:
+        """Into the log: nobody waits for it."""
+        if failure := self._failed.get(name):
+            log.error("The model %s cannot be loaded: %s", name, failure.reason)
 
     async def open(self, source: ModelSource) -> None:
         """Load a model and wait for it.
@@ -164,7 +174,7 @@ class ModelHost:
         Raises:
             ModelLoadError: it cannot be loaded.
         """
-        self.load(source)
+        self._begin(source)
         if task := self._loading.get(source.name):
             await asyncio.shield(task)
         if failure := self._failed.get(source.name):
@@ -220,7 +230,6 @@ class ModelHost:
             self._fail(name, "internal error; the log has the cause")
 
     def _fail(self, name: str, reason: str) -> None:
-        log.error("The model %s cannot be loaded: %s", name, reason)
         self._failed[name] = Failure(reason)
 
     async def _unload(self, served: Served) -> None:

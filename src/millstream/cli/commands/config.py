@@ -74,11 +74,11 @@ def show(
         raise typer.BadParameter(f"there is no command {command!r}{suggestion(command, known)}")
     rows = [row for row in rows if command is None or row.command.split()[0] == command]
     if as_json:
-        print(msgspec.json.encode(rows).decode())
+        print(msgspec.json.encode(rows, enc_hook=str).decode())
         return
     shown = [row for row in rows if every or command is not None or row.source != "default"]
     for row in shown:
-        value = "(not set)" if row.value is None else msgspec.json.encode(row.value).decode()
+        value = "(not set)" if row.value is None else msgspec.json.encode(row.value, enc_hook=str).decode()
         print(f"{row.command} {row.option} = {value}  ({row.place or 'default'})")
     if not shown:
         print("everything is at its default; `config show --all` lists them, `config init` writes a file")
