@@ -53,7 +53,7 @@ def test_every_option_has_one_name_and_one_variable() -> None:
     assert names["serve.port"] == "MILLSTREAM_SERVE_PORT"
     assert names["serve.kv-cache"] == "MILLSTREAM_SERVE_KV_CACHE"
     assert names["bench.engine.json"] == "MILLSTREAM_BENCH_ENGINE_JSON"
-    assert names["serve.model"] == "MILLSTREAM_SERVE_MODEL"
+    assert names["serve.models"] == "MILLSTREAM_SERVE_MODELS"
     assert "run.prompt" not in names
 
 

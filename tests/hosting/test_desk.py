@@ -129,7 +129,7 @@ async def test_a_model_is_loaded_answers_and_is_unloaded(world: World) -> None:
     body = {"model": "mine", "messages": [{"role": "user", "content": "hi"}]}
     for path, extra in (("/v1/chat/completions", {}), ("/v1/messages", {"max_tokens": 9})):
         answer = await world.client.post(path, json={**body, **extra})
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "6")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert "being loaded" in answer.json()["error"]["message"]
         assert (answer.json().get("type") == "error") == (path == "/v1/messages")
     world.opener.loading.set()
