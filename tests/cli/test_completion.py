@@ -9,26 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import millstream
+from cli.command import environment, millstream
 
 
-def test_commands_options_and_models_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def words(line: str, **changes: str) -> list[str]:
+    """What bash would offer at the end of this line."""
+    count = len(line.split(" ")) - 1
+    asked = environment(_MILLSTREAM_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(count), **changes)
+    script = "import sys; sys.argv[0] = 'millstream'; from millstream.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=asked, timeout=60)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_commands_options_and_models_are_completed(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     mine = tmp_path / "models" / "mine.gguf"
     mine.touch()
-    monkeypatch.setenv("MILLSTREAM_HOME", str(tmp_path))
-    monkeypatch.setenv("_MILLSTREAM_COMPLETE", "complete_bash")
-
-    def words(line: str) -> list[str]:
-        """What bash would offer at the end of this line."""
-        monkeypatch.setenv("COMP_WORDS", line)
-        monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
-        return millstream().out.split()
-
-    assert words("millstream con") == ["config"]
-    assert "--kv-cache" in words("millstream serve --k")
-    assert words("millstream serve smol") == ["smollm2-135m-instruct"]
-    assert words(f"millstream run hi -m {tmp_path}") == [str(mine)]
+    home = {"MILLSTREAM_HOME": str(tmp_path)}
+    assert words("millstream con", **home) == ["config"]
+    assert "--kv-cache" in words("millstream serve --k", **home)
+    assert words("millstream serve smol", **home) == ["smollm2-135m-instruct"]
+    assert words(f"millstream run hi -m {tmp_path}", **home) == [str(mine)]
 
 
 def test_to_complete_loads_little() -> None:
