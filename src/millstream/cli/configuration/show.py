@@ -52,7 +52,9 @@ def _value(setting: Setting, found: FromFile | None) -> tuple[Any, Source, str |
 
 def _default(setting: Setting) -> Any:
     default = setting.parameter.default
-    return None if callable(default) or default == () else default
+    if default is None or callable(default) or default == ():
+        return None
+    return default if isinstance(default, str | int | float | list) else str(default)
 
 
 def starting_file(root: TyperGroup) -> str:
