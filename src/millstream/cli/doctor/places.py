@@ -20,14 +20,14 @@ _SPACE = 1 << 30
 
 def check_places(root: TyperGroup, config: str | None) -> Iterator[Finding]:
     """``config``: what ``--config`` says."""
+    from millstream.keys.file import default_keys_path
     from millstream.models.catalogue import model_folder
     from millstream.server.sqlite_store import default_store_path
 
     yield from check_folder("model folder", model_folder())
     data = default_store_path().parent
     yield from check_folder("data folder", data)
-    for path in sorted(data.glob("keys*")):
-        yield from check_secret("keys", path)
+    yield from check_secret("keys", default_keys_path())
     yield from _configuration(root, config)
 
 
