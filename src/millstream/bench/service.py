@@ -14,6 +14,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +25,15 @@ from typing import Any
 import msgspec
 
 from millstream.bench.plan import BenchError
+from millstream.keys.file import KeyFile
+from millstream.keys.key import Key, digest_of, new_id, new_token
+from millstream.models.loader import load_model_file
 
 _START_SECONDS = 120.0
 _READY = re.compile(r"http://127\.0\.0\.1:(\d+)")
 _WORDS = ("river", "stone", "seven", "light", "under", "count", "green", "house", "paper", "north", "cloud", "table")
 _SHORT_WORDS = 100
+_CONTEXT = 32_768
 _CODE = "\n".join(
     f"def area_{k}(width_{k}: float, height_{k}: float) -> float:\n    total_{k} = width_{k} * height_{k}\n"
     f"    return round(total_{k}, {k})\n"
@@ -38,7 +43,7 @@ _CODE = "\n".join(
 
 class ServiceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Times to the first token in seconds: of a short prompt on an idle server, and beside a prompt of ``long_words``
-    words of the same key. ``edit`` and ``prose``: tokens per second with and without drafts, of an answer that repeats
+    words of another key. ``edit`` and ``prose``: tokens per second with and without drafts, of an answer that repeats
     its input and of one that does not. ``accepted``: part of the edit's tokens that were drafted."""
 
     idle: list[float]
@@ -56,7 +61,7 @@ class ServiceReport(msgspec.Struct, frozen=True, kw_only=True):
         """The report for a reader."""
         idle, beside = 1000 * statistics.median(self.idle), 1000 * statistics.median(self.beside)
         return [
-            f"first token, idle: {idle:.0f} ms; beside a prompt of {self.long_words} words: {beside:.0f} ms "
+            f"first token, idle: {idle:.0f} ms; beside {self.long_words} words of another key: {beside:.0f} ms "
             f"({self.slowdown:.1f} times)",
             f"repeating text: {self.edit[0]:.1f} tokens/s with drafts, {self.edit[1]:.1f} without "
             f"({self.edit[0] / self.edit[1]:.2f} times, {100 * self.accepted:.0f} % drafted)",
@@ -90,14 +95,16 @@ def run_service_benchmark(
 class _Server:
     """The HTTP side of a server on this machine."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, interactive: str, other: str) -> None:
+        """``interactive`` and ``other``: two keys; long prompts come with the latter."""
         self._port = port
+        self._key, self._other = interactive, other
         (card,) = json.loads(b"".join(self._lines("GET", "/v1/models", None)))["data"]
         self._model, self._context = str(card["id"]), int(card["context_length"])
 
-    def post(self, prompt: str, **fields: Any) -> None:
+    def post(self, prompt: str, *, key: str | None = None, **fields: Any) -> None:
         """A whole answer, of which nothing is wanted."""
-        for _ in self._lines("POST", "/v1/completions", {"model": self._model, "prompt": prompt, **fields}):
+        for _ in self._lines("POST", "/v1/completions", {"model": self._model, "prompt": prompt, **fields}, key=key):
             pass
 
     def first_token(self, number: int) -> float:
@@ -112,9 +119,10 @@ class _Server:
 
     def beside_long_prompt(self, samples: int) -> tuple[list[float], int]:
         """The same while a prompt is computed that nearly fills the context, of 30,000 words at most."""
-        words = min(30_000, (self._context - 64) * 2 // 3)
+        words = min(25_000, (self._context - 64) * 2 // 3)
         prompt = _prompt(random.Random(time.time_ns()), words)
-        work = threading.Thread(target=self.post, args=(prompt,), kwargs={"max_tokens": 1}, daemon=True)
+        fields = {"max_tokens": 1, "key": self._other}
+        work = threading.Thread(target=self.post, args=(prompt,), kwargs=fields, daemon=True)
         work.start()
         time.sleep(1)
         found = []
@@ -157,11 +165,12 @@ class _Server:
         accepted = usage["completion_tokens_details"].get("accepted_prediction_tokens", 0)
         return (tokens - 1) / (time.perf_counter() - first), accepted / tokens
 
-    def _lines(self, method: str, path: str, body: dict[str, Any] | None) -> Iterator[bytes]:
+    def _lines(self, method: str, path: str, body: dict[str, Any] | None, *, key: str | None = None) -> Iterator[bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=1800)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"content-type": "application/json"})
+            headers = {"content-type": "application/json", "authorization": f"Bearer {key or self._key}"}
+            connection.request(method, path, data, headers)
             answer = connection.getresponse()
             if answer.status != 200:
                 raise BenchError(f"{path} was answered with {answer.status}: {answer.read(300)!r}")
@@ -178,22 +187,39 @@ def _prompt(chance: random.Random, words: int) -> str:
 
 @contextmanager
 def _serving(path: Path) -> Iterator[_Server]:
-    """A server on a free port, stopped with SIGINT."""
-    command = [sys.executable, "-m", "millstream", "serve", str(path), "--port", "0", "--no-fetch"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        watchdog = threading.Timer(_START_SECONDS, process.kill)
-        watchdog.start()
-        try:
-            assert process.stdout is not None
-            ready = _READY.search(line := process.stdout.readline())
-            watchdog.cancel()
-            if ready is None:
-                raise BenchError(f"the server did not start: {line}")
-            yield _Server(int(ready[1]))
-        finally:
-            watchdog.cancel()
-            process.send_signal(signal.SIGINT)
+    """A server on a free port with two keys of its own, stopped with SIGINT."""
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        keys = Path(folder) / "keys.json"
+        interactive, other = _new_key(keys, "interactive"), _new_key(keys, "other")
+        command = [sys.executable, "-m", "millstream", "serve", str(path), "--port", "0", "--no-fetch"]
+        command += ["--ctx", str(_context(path)), "--keys-file", str(keys)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            watchdog = threading.Timer(_START_SECONDS, process.kill)
+            watchdog.start()
             try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
+                assert process.stdout is not None
+                ready = _READY.search(line := process.stdout.readline())
+                watchdog.cancel()
+                if ready is None:
+                    raise BenchError(f"the server did not start: {line}")
+                yield _Server(int(ready[1]), interactive, other)
+            finally:
+                watchdog.cancel()
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
+def _context(path: Path) -> int:
+    """What the model can, but not more than the longest prompt needs."""
+    with load_model_file(path) as file:
+        return min(file.spec.context_length, _CONTEXT)
+
+
+def _new_key(path: Path, name: str) -> str:
+    token = new_token()
+    key = Key(id=new_id(), name=name, digest=digest_of(token.encode()))
+    KeyFile(path).change(lambda keys: ((*keys, key), None))
+    return token
