@@ -24,7 +24,7 @@ async def test_no_key_hits_the_prefixes_of_another(
     keys = Keys(tmp_path)
     for name in "ab":
         keys.add(name)
-    config = EngineConfig(model_path="", model_name="plain")
+    config = EngineConfig(model_path=str(tmp_path / "processes"), model_name="plain")
     engine = await EngineProcess.start(config, worker="support.scripted_worker")
     try:
         provider = LocalProvider(engine, tokenizer=TinyTokenizer(), template=None, name="tiny")
