@@ -154,7 +154,7 @@ def test_a_request_that_is_being_opened_is_told_so_too(path: str) -> None:
 
         threading.Thread(target=stop).start()
         answer = client.post(path, json=body)
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "6")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert answer.json()["error"]["code"] == "shutting_down"
 
 
