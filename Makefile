@@ -23,7 +23,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-js agents soak check format bench docs oracle test-models clean
+.PHONY: help install serve test test-js agents soak check format audit bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ format: $(DEV_READY) ## format and sort the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+audit: $(INSTALLED) ## look for known vulnerabilities in the installed dependencies (needs the network)
+	@sh tools/audit.sh $(VENV)
+
 bench: $(INSTALLED) ## measure start-up, memory and speed (ARGS=...)
 	@exec $(BIN)/millstream bench $(ARGS)
 
@@ -75,7 +78,7 @@ test-models: $(INSTALLED)
 	  || echo "make: a test model could not be fetched; the tests that need it are skipped" >&2
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-oracle $(VENV)-docs $(JS_CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oracle $(VENV)-docs $(VENV)-audit $(JS_CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV_READY):

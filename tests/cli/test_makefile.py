@@ -22,7 +22,7 @@ def make(*args: str) -> str:
 
 def test_the_default_target_lists_the_verbs() -> None:
     listed = make()
-    for verb in ("serve", "test", "test-js", "agents", "check", "format", "bench", "oracle", "clean", "help"):
+    for verb in ("serve", "test", "test-js", "agents", "check", "format", "audit", "bench", "oracle", "clean", "help"):
         assert f"make {verb} " in listed
 
 
