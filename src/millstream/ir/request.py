@@ -100,12 +100,14 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """How a request is served; nothing of it changes a token of the answer.
 
     ``priority``: lower is served first. ``timeout``: seconds after which the answer ends; None: never. ``speculation``:
-    whether tokens may be drafted from what was read and written.
+    whether tokens may be drafted from what was read and written. ``handle``: by what an operator's commands find its
+    sequences, without ``-``; empty: they find none.
     """
 
     priority: int = 0
     timeout: float | None = None
     speculation: bool = True
+    handle: str = ""
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from millstream.ir.provider import Provider
+from millstream.server.admin.side import Operator, OperatorSide
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
@@ -33,7 +34,13 @@ SURFACES: dict[str, Surface] = {
 }
 
 
-def create_app(provider: Provider, engine_health: EngineHealth, settings: Settings | None = None) -> Starlette:
+def create_app(
+    provider: Provider,
+    engine_health: EngineHealth,
+    settings: Settings | None = None,
+    *,
+    operator: Operator = Operator(),  # noqa: B008  (immutable)
+) -> Starlette:
     """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
     settings = settings or Settings()
     lifecycle = Lifecycle()
@@ -42,18 +49,20 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
     info = InfoRoutes(provider, health, metrics)
     probes = HealthRoutes(health, lambda: [card.id for card in provider.models()])
     store = SqliteStore(settings.store_path, settings.store)
-    chat = ChatRoutes(provider, metrics, settings, store)
-    responses = ResponsesRoutes(provider, metrics, settings, store)
+    side = OperatorSide(operator, provider, health, metrics, lifecycle, settings)
+    requests = side.requests
+    chat = ChatRoutes(provider, requests, settings, store)
+    responses = ResponsesRoutes(provider, requests, settings, store)
     routes = [
         Route(
             path,
-            AnswerRoute(surface.NAME, partial(PlainExchange, surface, provider, settings.limits), metrics, settings),
+            AnswerRoute(surface.NAME, partial(PlainExchange, surface, provider, settings.limits), requests, settings),
             methods=["POST"],
         )
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)
-    embeddings = EmbeddingRoutes(provider, metrics, settings)
+    embeddings = EmbeddingRoutes(provider, requests, settings)
     described = [
         *chat.routes(),
         *routes,
@@ -62,6 +71,7 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         *texts.routes(),
         *info.routes(),
         *probes.routes(),
+        *side.routes(),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],

@@ -1,0 +1,215 @@
+"""What the server does at a moment, as `Snapshot`: computed once for all who want to know it at that time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from millstream.admin.views import EngineView, KeyUsage, ModelView, Snapshot
+from millstream.engine.protocol import EngineInfo, EngineStats, SequenceView
+from millstream.ir.errors import ApiError
+from millstream.ir.provider import Provider
+from millstream.server.admin.control import RequestControl
+from millstream.server.admin.entry import clock
+from millstream.server.admin.registry import Requests
+from millstream.server.health import Health, Report
+from millstream.server.telemetry.timing import WINDOW_SECONDS
+from millstream.surfaces.openai_common import to_json
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_FIRST_RATE_SECONDS = 0.2
+"""Where there is nothing to compare with, a rate is that of this time."""
+
+
+class EngineFacts(NamedTuple):
+    """An engine beside its counts. ``info`` None, ``pid`` 0: nothing is known of it."""
+
+    info: EngineInfo | None = None
+    pid: int = 0
+
+
+class Sources(NamedTuple):
+    """Who knows what the server itself does not. ``engine``: about the engine; ``models``: all that are served or could
+    be; ``keys``: what each has used."""
+
+    engine: Callable[[], EngineFacts] = EngineFacts
+    models: Callable[[], list[ModelView]] | None = None
+    keys: Callable[[], list[KeyUsage]] = list
+
+
+class Taken(NamedTuple):
+    """A snapshot, as JSON too. ``at``: by `clock`."""
+
+    at: float
+    snapshot: Snapshot
+    body: bytes
+
+
+class _Counts(NamedTuple):
+    """What rates are made of."""
+
+    at: float
+    generated: int
+    prompt: int
+    cached: int
+    restarts: int
+
+
+class Snapshots:
+    """Makes them when somebody asks, and keeps the last."""
+
+    def __init__(
+        self, provider: Provider, health: Health, requests: Requests, sources: Sources, seconds: float
+    ) -> None:
+        """``seconds``: how long the engine may take to tell of its sequences."""
+        self._provider = provider
+        self._health = health
+        self._requests = requests
+        self._sources = sources
+        self._seconds = seconds
+        self._began = clock()
+        self._taken: Taken | None = None
+        self._making: asyncio.Task[Taken] | None = None
+        self._counts: deque[_Counts] = deque()
+
+    async def fresh(self, age: float) -> Taken:
+        """One that is at most ``age`` seconds old. Those who ask while one is being made get that one."""
+        if self._taken is not None and clock() - self._taken.at < age:
+            return self._taken
+        if self._making is None:
+            self._making = asyncio.ensure_future(self._make())
+            self._making.add_done_callback(self._made)
+        # Whoever leaves must not take it from the others.
+        return await asyncio.shield(self._making)
+
+    async def rated(self) -> Taken:
+        """One now, whose rates mean something although nobody may have asked before."""
+        if not self._counts or clock() - self._counts[-1].at > WINDOW_SECONDS:
+            await self.fresh(0.0)
+            await asyncio.sleep(_FIRST_RATE_SECONDS)
+        return await self.fresh(0.0)
+
+    def _made(self, making: asyncio.Task[Taken]) -> None:
+        self._making = None
+        if not making.cancelled() and making.exception() is None:
+            self._taken = making.result()
+
+    async def _make(self) -> Taken:
+        report, sequences = await asyncio.gather(self._health.report(), self._sequences())
+        now = clock()
+        before = self._counts[-1] if self._counts else None
+        counts = self._count(report.stats, now)
+        restarted = before is not None and counts is not None and counts.restarts > before.restarts
+        for entry in self._requests:
+            entry.compare(sequences.get(entry.facts.handle, ()), restarted=restarted)
+        snapshot = self._snapshot(report, before, counts, now)
+        return Taken(now, snapshot, to_json(snapshot))
+
+    def _snapshot(self, report: Report, before: _Counts | None, counts: _Counts | None, now: float) -> Snapshot:
+        from millstream import __version__
+
+        metrics = self._requests.metrics
+        models = self._sources.models
+        return Snapshot(
+            time=time.time(),
+            version=__version__,
+            status=report.status,
+            reason=report.reason,
+            uptime_seconds=now - self._began,
+            open_requests=len(self._requests),
+            decode_tokens_per_second=_rate(before, counts, "generated"),
+            prompt_tokens_per_second=_rate(before, counts, "prompt"),
+            first_token=metrics.first_token.percentiles(now),
+            inter_token=metrics.inter_token.percentiles(now),
+            engines=[self._engine(card.id, report) for card in self._provider.models()],
+            requests=[entry.view() for entry in self._requests],
+            models=models() if models is not None else self._served(),
+            keys=self._sources.keys(),
+        )
+
+    def _engine(self, model: str, report: Report) -> EngineView:
+        stats = report.stats or EngineStats()
+        info, pid = self._sources.engine()
+        return EngineView(
+            model=model,
+            status=report.status,
+            reason=report.reason,
+            isa=info.isa if info is not None else "",
+            threads=info.threads if info is not None else 0,
+            running=stats.running,
+            waiting=stats.waiting,
+            waits=stats.waits,
+            kv_blocks_used=stats.kv_blocks_used,
+            kv_blocks_total=stats.kv_blocks_total,
+            prefix_hit_ratio=self._hit_ratio(),
+            preemptions=stats.preemptions,
+            restarts=stats.restarts,
+            resumed=stats.resumed,
+            pid=pid,
+            resident_bytes=resident_bytes(pid),
+        )
+
+    def _served(self) -> list[ModelView]:
+        """The models of the provider: nobody knows of others."""
+        info = self._sources.engine().info
+        open_by_model: dict[str, int] = {}
+        for entry in self._requests:
+            open_by_model[entry.facts.model] = open_by_model.get(entry.facts.model, 0) + 1
+        return [
+            ModelView(
+                name=card.id,
+                state="loaded",
+                context_length=card.context_length,
+                kv_tokens=info.kv_tokens if info is not None else 0,
+                open_requests=open_by_model.get(card.id, 0),
+                default=index == 0,
+            )
+            for index, card in enumerate(self._provider.models())
+        ]
+
+    async def _sequences(self) -> Mapping[str, Sequence[SequenceView]]:
+        if not isinstance(self._provider, RequestControl):
+            return {}
+        try:
+            return await asyncio.wait_for(self._provider.sequences(), self._seconds)
+        except (ApiError, TimeoutError):
+            return {}  # the report says what is wrong with the engine
+
+    def _count(self, stats: EngineStats | None, now: float) -> _Counts | None:
+        """Add to the counts of the last minute."""
+        if stats is None:
+            return None
+        counts = _Counts(now, stats.generated_tokens, stats.prompt_tokens, stats.cached_tokens, stats.restarts)
+        self._counts.append(counts)
+        while self._counts[0].at < now - WINDOW_SECONDS and len(self._counts) > 1:
+            self._counts.popleft()
+        return counts
+
+    def _hit_ratio(self) -> float | None:
+        if len(self._counts) < 2:
+            return None
+        first, last = self._counts[0], self._counts[-1]
+        prompt = last.prompt - first.prompt
+        return min(1.0, max(0, last.cached - first.cached) / prompt) if prompt > 0 else None
+
+
+def _rate(before: _Counts | None, now: _Counts | None, name: str) -> float:
+    """Per second between two counts; 0 where they say nothing, as after a restart of the engine."""
+    if before is None or now is None or now.at <= before.at:
+        return 0.0
+    return float(max(0, getattr(now, name) - getattr(before, name)) / (now.at - before.at))
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process; 0 where that is not known."""
+    if not pid:
+        return 0
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
