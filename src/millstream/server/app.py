@@ -41,7 +41,8 @@ def create_app(
     *,
     operator: Operator = Operator(),  # noqa: B008  (immutable)
 ) -> Starlette:
-    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
+    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain,
+    ``app.state.requests`` the `Requests` that are open."""
     settings = settings or Settings()
     lifecycle = Lifecycle()
     metrics = Metrics(lambda: lifecycle.open_requests)
@@ -80,6 +81,7 @@ def create_app(
     )
     app.router.redirect_slashes = False
     app.state.lifecycle = lifecycle
+    app.state.requests = requests
     return app
 
 
