@@ -1,0 +1,121 @@
+"""`serve`: the options of the server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+import typer
+
+from millstream.cli.options import (
+    MODEL_HELP,
+    ContextOption,
+    EngineOptions,
+    Formats,
+    KvCacheOption,
+    NoFetchOption,
+    PoolingOption,
+    ReasoningFormatOption,
+    RefusalsOption,
+    ServerOptions,
+    ThreadsOption,
+    ToolFormatOption,
+)
+
+LogLevel = Literal["error", "warning", "info", "debug"]
+LEVELS = ", ".join(get_args(LogLevel))
+
+
+def serve(
+    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="0 picks a free one.")
+    ] = 8000,
+    model_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What clients call the model; its own name if not given.")
+    ] = None,
+    threads: ThreadsOption = 0,
+    ctx: ContextOption = None,
+    kv_cache: KvCacheOption = None,
+    max_batch: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=1024, rich_help_panel="Engine", help="Most requests that are worked on at once."
+        ),
+    ] = 64,
+    max_queue: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, rich_help_panel="Engine", help="Most requests that wait; more get a 429."),
+    ] = 256,
+    no_prefix_cache: Annotated[
+        bool,
+        typer.Option("--no-prefix-cache", rich_help_panel="Engine", help="Don't keep prompt beginnings for reuse."),
+    ] = False,
+    step_deadline: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            rich_help_panel="Engine",
+            help="A silent engine that has work is restarted after this long at most; 60 if not given.",
+        ),
+    ] = None,
+    request_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.001, help="Time limit of requests that name none in `timeout`."),
+    ] = None,
+    stall_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="A client that reads nothing for this long is cut off.")
+    ] = 300.0,
+    tool_format: ToolFormatOption = None,
+    reasoning_format: ReasoningFormatOption = None,
+    refusals: RefusalsOption = "off",
+    pooling: PoolingOption = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
+    ] = "warning",
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Web pages from here may call the server; * is any; may be repeated."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another name by which a server on a loopback address is called, as by a proxy; may be repeated.",
+        ),
+    ] = None,
+    no_fetch: NoFetchOption = False,
+) -> None:
+    """Serve a model over HTTP (OpenAI-compatible).
+
+    Prints one line with the address once the model is loaded and the socket listens. Ctrl-C finishes open requests.
+    """
+    from millstream.cli.serve import ServeOptions, serve_model
+
+    serve_model(
+        model,
+        ServeOptions(
+            host=host,
+            port=port,
+            model_name=model_name,
+            log_level=log_level,
+            fetch=not no_fetch,
+            allow_origins=tuple(allow_origin or ()),
+            allow_hosts=tuple(allow_host or ()),
+            formats=Formats(tools=tool_format, reasoning=reasoning_format, refusals=refusals == "on"),
+            pooling=pooling,
+            server=ServerOptions(request_timeout=request_timeout, stall_timeout=stall_timeout),
+            engine=EngineOptions(
+                threads=threads,
+                context_length=ctx,
+                kv_cache=kv_cache,
+                max_sequences=max_batch,
+                max_queue=max_queue,
+                prefix_cache=not no_prefix_cache,
+                step_deadline=step_deadline,
+            ),
+        ),
+    )
