@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -13,13 +14,16 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from starlette.routing import Route
 
+from millstream import __version__
 from millstream.admin.views import KeyUsage, LogLine, RequestDetail, RequestView, Snapshot
 from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta
 from millstream.engine.scripted import Pause
 from millstream.ir.deltas import Content, Finish, Start, Usage
 from millstream.server.admin.side import Operator
-from millstream.server.admin.snapshots import EngineFacts
+from millstream.server.admin.snapshots import EngineFacts, Snapshots
+from millstream.server.app import create_app
 from millstream.server.telemetry.logs import LogRing
 from support.conversation import Played, body
 from support.live import Live, serving
@@ -102,11 +106,7 @@ def test_snapshots_are_streamed() -> None:
             live.engine.answer = EngineStats(generated_tokens=1500, prompt_tokens=200, cached_tokens=125)
             third = msgspec.json.decode(next(coming)[1], type=Snapshot)
         assert kind == "snapshot"
-        assert (first.status, first.version, first.open_requests) == (
-            "ready",
-            live.app.state.requests and first.version,
-            0,
-        )
+        assert (first.status, first.version, first.open_requests) == ("ready", __version__, 0)
         (engine,) = first.engines
         assert (engine.model, engine.isa, engine.threads, engine.running, engine.waits) == (
             "tiny",
@@ -136,37 +136,42 @@ def test_once_is_json_and_bad_parameters_are_refused() -> None:
         live.engine.answer = 3600.0
 
 
-def test_watchers_share_a_computation() -> None:
-    with serving() as live, live.client() as client:
-        asked = 0
-        answer = live.engine.stats
+async def test_watchers_share_a_computation() -> None:
+    asked = 0
 
-        async def counted() -> EngineStats:
-            nonlocal asked
-            asked += 1
-            return await answer()
+    async def stats() -> EngineStats:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.01)
+        return EngineStats()
 
-        live.engine.answer = EngineStats()
-        health = next(route for route in live.app.routes if getattr(route, "path", "") == "/v1/events")
-        health.endpoint.__self__._snapshots._health._engine = counted
-        streams = [client.stream("GET", "/v1/events?interval=0.5") for _ in range(8)]
-        answers = [events(stream.__enter__()) for stream in streams]
-        seen = [[msgspec.json.decode(next(coming)[1], type=Snapshot).time for _ in range(3)] for coming in answers]
-        for stream in streams:
-            stream.__exit__(None, None, None)
-        # Three events of eight watchers, and the two with which the first rate is made.
-        assert asked <= 8
-        assert all(times[1:] == seen[0][1:] for times in seen)
+    app = create_app(ScriptedProvider(), stats)
+    (route,) = [route for route in app.routes if isinstance(route, Route) and route.path == "/v1/events"]
+    snapshots: Snapshots = route.endpoint.__self__._snapshots  # type: ignore[attr-defined]
+    taken = await asyncio.gather(*(snapshots.fresh(60.0) for _ in range(8)))
+    assert asked == 1
+    assert all(each is taken[0] for each in taken)
+    assert await snapshots.fresh(60.0) is taken[0]
+    leaving = asyncio.ensure_future(snapshots.fresh(0.0))
+    staying = asyncio.ensure_future(snapshots.fresh(0.0))
+    await asyncio.sleep(0)
+    leaving.cancel()  # takes nothing from the others
+    assert await staying is not taken[0]
+    assert asked == 2
 
 
 def test_a_server_that_stops_does_not_wait_for_watchers() -> None:
-    with serving(drain_seconds=60) as live, live.client() as client:
-        with client.stream("GET", "/v1/events?interval=60") as answer:
-            next(events(answer))
-            assert live.app.state.lifecycle.open_requests == 0
-            live.stop()
-            live.join()
-            assert list(answer.iter_raw()) in ([], [b""])
+    with (
+        serving(drain_seconds=60) as live,
+        live.client() as client,
+        client.stream("GET", "/v1/events?interval=60") as answer,
+    ):
+        coming = events(answer)
+        next(coming)
+        assert live.app.state.lifecycle.open_requests == 0
+        live.stop()
+        live.join()
+        assert list(coming) == []
 
 
 def test_the_life_of_a_request() -> None:
@@ -220,16 +225,16 @@ def test_cancel() -> None:
 
 
 def test_a_cancel_is_taken_while_the_server_drains() -> None:
-    with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0]), drain_seconds=60) as live:
-        with live.client() as client:
-            stream = Stream(live, BODY)
-            until(lambda: stream.text)
-            client.get("/health")  # a connection that is there already
-            live.stop()
-            until(lambda: client.get("/ready").json()["status"] == "draining")
-            assert client.post(f"{ADMIN}/{stream.id}/cancel").status_code == 204
-            stream.end()
-            live.join()
+    provider = ScriptedProvider(lambda request: [Content("a"), 3600.0])
+    with serving(provider, drain_seconds=60) as live, live.client() as client:
+        stream = Stream(live, BODY)
+        until(lambda: stream.text)
+        client.get("/health")  # a connection that is there already
+        live.stop()
+        until(lambda: client.get("/ready").json()["status"] == "draining")
+        assert client.post(f"{ADMIN}/{stream.id}/cancel").status_code == 204
+        stream.end()
+        live.join()
 
 
 @contextmanager

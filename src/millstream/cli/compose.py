@@ -25,6 +25,7 @@ from millstream.models.loader import load_model_file
 from millstream.pipeline.local import LocalProvider
 
 if TYPE_CHECKING:
+    from millstream.server.admin.side import Operator
     from millstream.server.run import HttpServer
 
 _KV_ROUNDING = 64
@@ -92,6 +93,7 @@ def open_server(
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     access_log: bool,
+    operator: Operator,
     on_ready: Callable[[], None],
 ) -> HttpServer:
     """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers.
@@ -112,7 +114,7 @@ def open_server(
         stall_seconds=options.stall_timeout,
         store_path=default_store_path(),
     )
-    app = create_app(session.provider, session.engine.stats, settings)
+    app = create_app(session.provider, session.engine.stats, settings, operator=operator)
     return HttpServer(app, sock, settings, on_ready=on_ready)
 
 

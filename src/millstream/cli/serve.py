@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import sys
 from contextlib import AsyncExitStack
@@ -13,12 +12,14 @@ import msgspec
 from millstream.cli.compose import LocalSession, open_local, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions, Formats, ServerOptions
+from millstream.cli.operating import operator_of
+from millstream.cli.options import EngineOptions, Formats, ServerOptions, TelemetryOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import Pooling
 from millstream.server.loading import LoadingServer
 from millstream.server.process import run, settle
 from millstream.server.run import bind
+from millstream.server.telemetry.logs import LogRing, set_up_logging
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     model_name: str | None
-    log_level: str
+    telemetry: TelemetryOptions
     fetch: bool
     allow_origins: tuple[str, ...]
     allow_hosts: tuple[str, ...]
@@ -48,19 +49,18 @@ def serve_model(ref: str | None, options: ServeOptions) -> None:
         CliError: no such model, a file that cannot be served, an address that cannot be had, or an engine that died and
             cannot be started again.
     """
-    logging.basicConfig(
-        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    told = options.telemetry
+    logs = set_up_logging(told.log_level, told.log_format, sys.stderr, prompts=told.log_prompts)
     path = find_or_fetch(ref, fetch=options.fetch)
     try:
         sock = bind(options.host, options.port)
     except (OSError, UnicodeError) as error:
         raise CliError(getattr(error, "strerror", None) or f"Cannot listen on {options.host}: {error}") from None
     with sock:
-        run(_serve(path, sock, options))
+        run(_serve(path, sock, options, logs))
 
 
-async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
+async def _serve(path: Path, sock: socket.socket, options: ServeOptions, logs: LogRing) -> None:
     opening = open_local(
         path, options.engine, name=options.model_name, formats=options.formats, pooling=options.pooling
     )
@@ -73,7 +73,8 @@ async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None
             options.server,
             allow_origins=options.allow_origins,
             allow_hosts=options.allow_hosts,
-            access_log=options.log_level in ("info", "debug"),
+            access_log=options.telemetry.log_level in ("info", "debug"),
+            operator=stack.enter_context(operator_of(session.engine, options.telemetry, logs)),
             on_ready=lambda: _ready(session, sock),
         )
         lost = session.engine.lost

@@ -1,7 +1,7 @@
 """Prometheus metrics: what clients experience is measured on the delta stream, what the engine does is asked at scrape.
 
-docs/api.md lists the names. Of a request's time, the queue ends when its prompt is being computed, the prefill with the
-first token and the decode with the last choice.
+docs/operations.md lists the names. Of a request's time, the queue ends when its prompt is being computed, the prefill
+with the first token and the decode with the last choice.
 """
 
 from __future__ import annotations

@@ -71,6 +71,8 @@ class Entry:
         self.watchers: list[DeltaRecord] = []
         self._record = DeltaRecord()
         self._deltas = 0
+        self.silent = 0
+        """Deltas that carry no token."""
         self._sequences: dict[str, SequenceView] = {}
 
     def named(self, request: R) -> R:
@@ -180,7 +182,7 @@ class Entry:
         if not self.usage.open_choices:
             return closed
         generated = sum(sequence.generated for sequence in self._sequences.values())
-        return max(closed + generated, self._deltas)
+        return max(closed + generated, self._deltas - self.silent)
 
     def view(self) -> RequestView:
         """As it stands."""

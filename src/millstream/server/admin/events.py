@@ -49,7 +49,7 @@ class EventRoutes:
         """One event now, then one at each multiple of the interval by the loop's clock: so watchers with the same
         interval want theirs at the same time, and share it. A tick that the client was too slow for is left out."""
         time = asyncio.get_running_loop().time
-        taken = await self._snapshots.rated()
+        taken = await self._snapshots.rated(interval / 2)
         while True:
             yield b"event: snapshot\ndata: " + taken.body + b"\n\n"
             now = time()

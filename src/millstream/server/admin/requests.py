@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.admin.views import RequestView
 from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import Provider
-from millstream.ir.request import PRIORITY_RANGE
 from millstream.server.admin.control import RequestControl, no_control
 from millstream.server.admin.entry import Entry
+from millstream.server.admin.fields import priority_of
 from millstream.server.admin.registry import Requests
 from millstream.server.admin.snapshots import Snapshots
 from millstream.server.admin.watching import WatchResponse
@@ -28,18 +26,7 @@ from millstream.surfaces.openai_common import to_json
 
 PATH = "/v1/admin/requests"
 _ONE = PATH + "/{id:path}"
-
-
-class PriorityBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The class that a request is to be served in."""
-
-    priority: int
-
-
-class RequestList(msgspec.Struct, frozen=True):
-    """The open requests, oldest first."""
-
-    data: list[RequestView]
+_BODY_BYTES = 4096
 
 
 class RequestRoutes:
@@ -72,7 +59,7 @@ class RequestRoutes:
     async def listed(self, request: HttpRequest) -> Response:
         """The open requests."""
         snapshot = await self._snapshots.fresh(0.0)
-        return json_response(to_json(RequestList(snapshot.snapshot.requests)))
+        return json_response(to_json({"data": snapshot.snapshot.requests}))
 
     async def one(self, request: HttpRequest) -> Response:
         """An open request, or one of the last that ended, with its timeline."""
@@ -114,9 +101,9 @@ class RequestRoutes:
 
     async def priority(self, request: HttpRequest) -> Response:
         """Serve a request in another class."""
-        entry = self._open(request)
         body = await read_body(request.scope, request.receive, limit=_BODY_BYTES, seconds=self._settings.body_seconds)
-        wanted = _priority(body)
+        wanted = priority_of(body)
+        entry = self._open(request)
         await self._told(await self._control().reprioritise(entry.facts.handle, wanted))
         if entry.priority != wanted:
             entry.note("priority", f"{entry.priority} to {wanted}")
@@ -153,17 +140,3 @@ class RequestRoutes:
                 code="request_not_running",
                 status=409,
             )
-
-
-_BODY_BYTES = 4096
-
-
-def _priority(body: bytes) -> int:
-    low, high = PRIORITY_RANGE
-    try:
-        priority = msgspec.json.decode(body, type=PriorityBody).priority
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid(f'The body must be {{"priority": NUMBER}}: {error}.', param="priority") from None
-    if not low <= priority <= high:
-        raise invalid(f"priority must be between {low} and {high}.", param="priority")
-    return priority

@@ -87,12 +87,12 @@ class Snapshots:
         # Whoever leaves must not take it from the others.
         return await asyncio.shield(self._making)
 
-    async def rated(self) -> Taken:
-        """One now, whose rates mean something although nobody may have asked before."""
+    async def rated(self, age: float = 0.0) -> Taken:
+        """The same, with rates that mean something although nobody may have asked before."""
         if not self._counts or clock() - self._counts[-1].at > WINDOW_SECONDS:
             await self.fresh(0.0)
             await asyncio.sleep(_FIRST_RATE_SECONDS)
-        return await self.fresh(0.0)
+        return await self.fresh(age)
 
     def _made(self, making: asyncio.Task[Taken]) -> None:
         self._making = None

@@ -45,14 +45,16 @@ class MeasuredStream:
             entry.reader = None
         entry.see(delta)
         kind = type(delta)
+        if kind is not Error and kind is not Finish and kind is not Start:
+            self._token(delta.choice)  # type: ignore[union-attr]
+            return delta
+        entry.silent += 1
         if kind is Error:
             self._fail(delta)  # type: ignore[arg-type]
         elif kind is Finish:
             self._finish(delta)  # type: ignore[arg-type]
-        elif kind is Start:
-            self._start(delta)  # type: ignore[arg-type]
         else:
-            self._token(delta.choice)  # type: ignore[union-attr]
+            self._start(delta)  # type: ignore[arg-type]
         return delta
 
     async def aclose(self) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from starlette.routing import BaseRoute, Route
 
+from millstream.admin.views import WIRE_SURFACES
+from millstream.server.admin.fields import PRIORITY_FIELDS, PriorityBody
 from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
 from millstream.server.pages import DEFAULT, MOST
 from millstream.surfaces import texts
@@ -45,6 +47,7 @@ BODIES = {
     "/v1/messages/count_tokens": Body(MESSAGES_FIELDS, MessagesBody, optional=("max_tokens",)),
     "/tokenize": Body(texts.TOKENIZE_FIELDS, texts.TokenizeBody),
     "/detokenize": Body(texts.DETOKENIZE_FIELDS, texts.DetokenizeBody),
+    "/v1/admin/requests/{id}/priority": Body(PRIORITY_FIELDS, PriorityBody),
     "/apply-template": Body(texts.TEMPLATE_FIELDS, texts.ConversationBody),
 }
 
@@ -68,6 +71,17 @@ QUERIES: dict[tuple[str, str], Sequence[dict[str, Any]]] = {
     ),
     ("GET", "/v1/chat/completions/{id}/messages"): _PAGE,
     ("GET", "/v1/responses/{id}/input_items"): _PAGE,
+    ("GET", "/v1/events"): (
+        {"name": "interval", "in": "query", "schema": {"type": "number", "minimum": 0.2, "maximum": 60, "default": 1}},
+        {"name": "once", "in": "query", "schema": {"type": "boolean"}, "description": "One snapshot as JSON."},
+    ),
+    ("GET", "/v1/admin/requests/{id}/wire"): (
+        {"name": "surface", "in": "query", "schema": {"enum": list(WIRE_SURFACES), "default": "chat"}},
+    ),
+    ("GET", "/v1/admin/logs"): (
+        {"name": "level", "in": "query", "schema": {"enum": ["debug", "info", "warning", "error"]}},
+        {"name": "lines", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": 2000, "default": 200}},
+    ),
 }
 """Parameters in the query, by method and path."""
 
@@ -97,6 +111,15 @@ SUMMARIES = {
     ("GET", "/health"): "200 while the server lives; the body tells what it is doing",
     ("GET", "/ready"): "200 if the server can answer requests now, else 503 with the reason",
     ("GET", "/metrics"): "Prometheus metrics",
+    ("GET", "/v1/events"): "What the server does, once in a while; for its operator, as all that follows",
+    ("GET", "/v1/admin/requests"): "The requests that are being answered",
+    ("GET", "/v1/admin/requests/{id}"): "One of them, or of the last that ended, with its timeline",
+    ("GET", "/v1/admin/requests/{id}/wire"): "What an open request is answered, as another surface would write it",
+    ("POST", "/v1/admin/requests/{id}/cancel"): "End a request; its client is told",
+    ("POST", "/v1/admin/requests/{id}/pause"): "Have a request rest until it is resumed",
+    ("POST", "/v1/admin/requests/{id}/resume"): "Have a paused request go on",
+    ("POST", "/v1/admin/requests/{id}/priority"): "Serve a request in another class",
+    ("GET", "/v1/admin/logs"): "The last log lines, and those that follow",
     ("GET", "/"): "What this server is",
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
@@ -169,7 +192,9 @@ def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str,
     failure = {"description": "A failure", "content": {"application/json": {"schema": one_of(errors_of(path))}}}
     if answer is None:
         return {"default": failure}
-    content: dict[str, Any] = {answer.kind: {"schema": one_of(answer.bodies)} if answer.bodies else {}}
+    content: dict[str, Any] = {}
+    if answer.bodies or answer.kind != "application/json":
+        content[answer.kind] = {"schema": one_of(answer.bodies)} if answer.bodies else {}
     if answer.events:
         # OpenAPI knows the items of a stream from 3.2 on, as `itemSchema`.
         content["text/event-stream"] = {
@@ -180,7 +205,8 @@ def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str,
         status: {"description": "Not ready", "content": {"application/json": {"schema": answers[body]}}}
         for status, body in answer.failures.items()
     }
-    return {"200": {"description": "The answer", "content": content}, **others, "default": failure}
+    done = {"description": "The answer", "content": content} if content else {"description": "Done"}
+    return {"200" if content else "204": done, **others, "default": failure}
 
 
 def _body_schema(body: Body, known: Mapping[str, Any]) -> dict[str, Any]:

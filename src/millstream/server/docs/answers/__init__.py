@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from millstream.admin import views
 from millstream.server.docs.answers import anthropic, info, openai, responses
 
 
@@ -39,6 +40,8 @@ _MESSAGES = (
     "Frames of an `event:` line, which is the `type` of the data, and a `data:` line. The last is `message_stop`, or "
     "an `error`."
 )
+_EVENTS = "Frames of `event: snapshot` and a `data:` line; comments fill silences. There is no end."
+_LOGS = "Frames of `event: log` and a `data:` line; comments fill silences. There is no end."
 _HEALTH = {"503": info.Health}
 
 ANSWERS: dict[tuple[str, str], Answer] = {
@@ -67,6 +70,12 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("GET", "/ready"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/metrics"): Answer(kind="text/plain"),
     ("GET", "/"): Answer((info.FrontPage,)),
+    ("GET", "/v1/events"): Answer((views.Snapshot,), (views.Snapshot,), _EVENTS),
+    ("GET", "/v1/admin/requests"): Answer((info.RequestList,)),
+    ("GET", "/v1/admin/requests/{id}"): Answer((views.RequestDetail,)),
+    ("GET", "/v1/admin/requests/{id}/wire"): Answer(kind="text/event-stream"),
+    **{("POST", f"/v1/admin/requests/{{id}}/{name}"): Answer() for name in ("cancel", "pause", "resume", "priority")},
+    ("GET", "/v1/admin/logs"): Answer(events=(views.LogLine,), stream=_LOGS),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),
     ("GET", "/docs"): Answer(kind="text/html"),
 }

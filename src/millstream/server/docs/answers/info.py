@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from millstream.admin.views import RequestView
+
 
 class Tokens(Struct):
     tokens: list[int]
@@ -52,6 +54,12 @@ class Health(Struct):
     kv_blocks_total: int | UnsetType = UNSET
     steps: int | UnsetType = UNSET
     restarts: int | UnsetType = UNSET
+
+
+class RequestList(Struct):
+    """The open requests, oldest first."""
+
+    data: list[RequestView]
 
 
 class FrontPage(Struct):
