@@ -43,6 +43,9 @@ class DeltaRecord:
     def join(self) -> None:
         """Join what came since the last time, and keep to the limit."""
         tail = self.tail
+        choices = {delta.choice if type(delta) is Content else None for delta in tail}
+        if len(choices) == 1 and (choice := choices.pop()) is not None:  # nearly always
+            tail[:] = [Content("".join([delta.text for delta in tail if type(delta) is Content]), choice)]
         runs: dict[int, tuple[_Key, list[str]]] = {}
         for delta in tail:
             key = _key(delta)
