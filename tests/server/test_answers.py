@@ -12,8 +12,10 @@ import pytest
 from millstream.ir.guard import guard
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import Request
+from millstream.server.admin.registry import Requests
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.body import ClientGone
+from millstream.server.lifecycle import Lifecycle
 from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.surfaces import openai_chat
@@ -54,7 +56,7 @@ async def test_a_client_that_leaves_while_its_request_is_taken_in(stubborn: bool
         sent.append(message)
 
     exchange = partial(PlainExchange, openai_chat, provider, Limits())
-    route = AnswerRoute(openai_chat.NAME, exchange, Metrics(lambda: 0), Settings())
+    route = AnswerRoute(openai_chat.NAME, exchange, Requests(Metrics(lambda: 0), Lifecycle()), Settings())
     answering = asyncio.ensure_future(route({"type": "http", "headers": []}, messages.get, send))
     await provider.asked.wait()
     messages.put_nowait({"type": "http.disconnect"})

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from millstream.server.admin.side import Operator
 from millstream.server.app import create_app
 from millstream.server.run import HttpServer, bind
 from millstream.server.settings import Settings
@@ -20,14 +21,14 @@ from support.provider import ScriptedEngine, ScriptedProvider
 class Live:
     """A running server and what is behind it."""
 
-    def __init__(self, provider: Any, settings: Settings) -> None:
+    def __init__(self, provider: Any, settings: Settings, operator: Operator) -> None:
         self.provider = provider
         self.engine = ScriptedEngine()
         self._ready = threading.Event()
         self._sock = bind("127.0.0.1", 0)
         self.port: int = self._sock.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.app = create_app(provider, self.engine.stats, settings)
+        self.app = create_app(provider, self.engine.stats, settings, operator=operator)
         self._server = HttpServer(self.app, self._sock, settings, on_ready=self._started)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.run()), daemon=True)
@@ -61,9 +62,10 @@ class Live:
 
 
 @contextmanager
-def serving(provider: Any = None, **settings: Any) -> Iterator[Live]:
+def serving(provider: Any = None, *, operator: Operator | None = None, **settings: Any) -> Iterator[Live]:
     """A server that is stopped at the end."""
-    live = Live(provider or ScriptedProvider(), Settings(**{"drain_seconds": 0.2, **settings}))
+    options = Settings(**{"drain_seconds": 0.2, **settings})
+    live = Live(provider or ScriptedProvider(), options, operator or Operator())
     live.start()
     try:
         yield live

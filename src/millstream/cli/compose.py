@@ -33,6 +33,7 @@ from millstream.scheduler.scheduler import DRAFT_ROWS
 
 if TYPE_CHECKING:
     from millstream.journal.writer import Journal
+    from millstream.server.admin.side import Operator
     from millstream.server.run import HttpServer
 
 _KV_ROUNDING = 64
@@ -167,6 +168,7 @@ def open_server(
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     access_log: bool,
+    operator: Operator,
     on_ready: Callable[[], None],
     journal: Journal | None = None,
 ) -> HttpServer:
@@ -199,7 +201,7 @@ def open_server(
     )
     layers = [] if journal is None else [Middleware(Journalled, journal=journal)]
     try:
-        app = create_app(hosted.host, hosted.host, settings, desk=hosted.desk, layers=layers)
+        app = create_app(hosted.host, hosted.host, settings, desk=hosted.desk, layers=layers, operator=operator)
     except KeyFileError as error:
         raise CliError(str(error)) from None
     return HttpServer(app, sock, settings, on_ready=on_ready)

@@ -58,6 +58,16 @@ class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
+class TelemetryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says about logs and traces. ``log_level``: how much goes to stderr, in which
+    ``log_format``; ``log_prompts``: with what requests ask and are answered. ``otlp_endpoint``: where traces go."""
+
+    log_level: str = "warning"
+    log_format: Literal["text", "json"] = "text"
+    log_prompts: bool = False
+    otlp_endpoint: str | None = None
+
+
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
     """How the model writes tool calls and reasoning, by the names of `millstream.parsing.registry`; None: as its chat
     template says. ``refusals``: tell answers that decline as such."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ import msgspec
 from millstream.cli.compose import Hosted, LocalOpener, open_hosted, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions, Formats, JournalOptions, ServerOptions
+from millstream.cli.operating import operator_of
+from millstream.cli.options import EngineOptions, Formats, JournalOptions, ServerOptions, TelemetryOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import EngineInfo, Pooling
 from millstream.hosting.opening import ModelSource
@@ -25,6 +25,7 @@ from millstream.server.loading import LoadingServer
 from millstream.server.origins import is_loopback
 from millstream.server.process import run, settle
 from millstream.server.run import bind
+from millstream.server.telemetry.logs import LogRing, set_up_logging
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     model_names: tuple[str, ...]
-    log_level: str
+    telemetry: TelemetryOptions
     fetch: bool
     allow_origins: tuple[str, ...]
     allow_hosts: tuple[str, ...]
@@ -55,9 +56,8 @@ def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
         CliError: keys that cannot be read, no such model, a file that cannot be served, models that do not fit into the
             memory together, an address that cannot be had, or engines that died and cannot be started again.
     """
-    logging.basicConfig(
-        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    told = options.telemetry
+    logs = set_up_logging(told.log_level, told.log_format, sys.stderr, prompts=told.log_prompts)
     guarded = _has_keys(options.server)
     sources = _sources(refs, options)
     try:
@@ -67,7 +67,7 @@ def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
     if not guarded and not is_loopback(sock.getsockname()[0]):
         _warn(f"listening on {options.host} without keys: whoever reaches it may use it. {_MAKE_KEYS}")
     with sock:
-        run(_serve(sources, sock, options))
+        run(_serve(sources, sock, options, logs))
 
 
 _MAKE_KEYS = "Make one with `millstream keys create NAME`, or set MILLSTREAM_API_KEY; a running server sees the former."
@@ -98,7 +98,7 @@ def _sources(refs: Sequence[str | None], options: ServeOptions) -> list[ModelSou
     return [ModelSource(name, path) for name, path in zip(names, paths, strict=True)]
 
 
-async def _serve(sources: list[ModelSource], sock: socket.socket, options: ServeOptions) -> None:
+async def _serve(sources: list[ModelSource], sock: socket.socket, options: ServeOptions, logs: LogRing) -> None:
     opener = LocalOpener(
         options.engine, formats=options.formats, pooling=options.pooling, recorded=options.journal is not None
     )
@@ -114,7 +114,8 @@ async def _serve(sources: list[ModelSource], sock: socket.socket, options: Serve
             options.server,
             allow_origins=options.allow_origins,
             allow_hosts=options.allow_hosts,
-            access_log=options.log_level in ("info", "debug"),
+            access_log=options.telemetry.log_level in ("info", "debug"),
+            operator=stack.enter_context(operator_of(options.telemetry, logs)),
             on_ready=lambda: _ready(hosted, sock),
             journal=journal,
         )

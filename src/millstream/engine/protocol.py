@@ -7,7 +7,7 @@ engine of the tests and other engines (vLLM) all stand behind `TokenEngine`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -248,6 +248,7 @@ class TokenEngine(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
 class SequenceControl(Protocol):
     """What an operator sees of an engine's open sequences, and does to them. Ids that are not open are ignored: a
     sequence may end while somebody looks at it."""

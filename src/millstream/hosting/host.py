@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from millstream.engine.memory import still_to_take
-from millstream.engine.protocol import EngineInfo, EngineStats
+from millstream.engine.protocol import EngineInfo, EngineStats, SequenceView
 from millstream.engine.sizing import available_memory
-from millstream.hosting.opening import ModelLoadError, ModelSource, Opener
+from millstream.hosting.opening import ModelLoadError, ModelProvider, ModelSource, Opener
 from millstream.hosting.served import Served
-from millstream.ir.errors import engine_lost, model_loading, model_not_found, no_model
+from millstream.ir.errors import ApiError, engine_lost, model_loading, model_not_found, no_model
 from millstream.ir.memory import give_back_pages
 from millstream.ir.provider import DeltaStream, Embeddings, ModelCard
 from millstream.ir.request import ChatRequest, EmbeddingRequest, Request
@@ -88,6 +88,36 @@ class ModelHost:
     async def detokenize(self, tokens: Sequence[int], *, model: str | None = None) -> str:
         with self._named(model).busy() as provider:
             return await provider.detokenize(tokens, model=model)
+
+    async def sequences(self) -> Mapping[str, Sequence[SequenceView]]:
+        """See `millstream.hosting.opening.ModelProvider`, as for those that follow: of all models."""
+        told = await asyncio.gather(*(served.provider.sequences() for served in self._all()), return_exceptions=True)
+        found: dict[str, Sequence[SequenceView]] = {}
+        for views in told:
+            if not isinstance(views, BaseException):
+                found.update(views)  # a request is one model's
+            elif not isinstance(views, ApiError):
+                raise views
+        return found
+
+    async def hold(self, handle: str) -> bool:
+        return await self._any(lambda provider: provider.hold(handle))
+
+    async def release(self, handle: str) -> bool:
+        return await self._any(lambda provider: provider.release(handle))
+
+    async def reprioritise(self, handle: str, priority: int) -> bool:
+        return await self._any(lambda provider: provider.reprioritise(handle, priority))
+
+    def _all(self) -> list[Served]:
+        """Those that answer requests, or still do."""
+        return [*self._served.values(), *self._unloading.values()]
+
+    async def _any(self, command: Callable[[ModelProvider], Awaitable[bool]]) -> bool:
+        for served in self._all():
+            if await command(served.provider):
+                return True
+        return False
 
     def _named(self, name: str | None) -> Served:
         """The model of a request; None: the first. Raises `ApiError`."""

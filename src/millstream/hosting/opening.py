@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from millstream.engine.protocol import EngineInfo, EngineStats
+from millstream.engine.protocol import EngineInfo, EngineStats, SequenceView
 from millstream.ir.provider import EmbeddingProvider, PromptTools, Provider
 
 
@@ -22,7 +23,23 @@ class ModelLoadError(Exception):
 
 
 class ModelProvider(Provider, EmbeddingProvider, PromptTools, Protocol):
-    """What answers the requests of one model."""
+    """What answers the requests of one model. A request is named by its `Service.handle` to see and steer it."""
+
+    async def sequences(self) -> Mapping[str, Sequence[SequenceView]]:
+        """The open sequences of every request that has some. Raises `ApiError`, as all that follow."""
+        ...
+
+    async def hold(self, handle: str) -> bool:
+        """Have the sequences of a request rest until `release`. Returns whether there are any."""
+        ...
+
+    async def release(self, handle: str) -> bool:
+        """They go on. Returns whether there are any."""
+        ...
+
+    async def reprioritise(self, handle: str, priority: int) -> bool:
+        """Serve them in another class. Returns whether there are any."""
+        ...
 
 
 class HostedEngine(Protocol):

@@ -101,11 +101,13 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     ``priority``: lower is served first; None: the request names none, which is 0. ``timeout``: seconds after which the
     answer ends; None: never. ``speculation``: whether tokens may be drafted from what was read and written.
+    ``handle``: by what an operator's commands find its sequences, without ``-``; empty: they find none.
     """
 
     priority: int | None = None
     timeout: float | None = None
     speculation: bool = True
+    handle: str = ""
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -14,6 +14,8 @@ from millstream import __version__
 from millstream.engine.protocol import (
     EngineInfo,
     EngineStats,
+    SequenceControl,
+    SequenceView,
     TokenDelta,
     TokenEngine,
     TokenFinish,
@@ -118,10 +120,14 @@ class FollowedStream:
         )
 
 
+class SteerableEngine(TokenEngine, SequenceControl, Protocol):
+    """An engine whose sequences an operator can steer."""
+
+
 class RecordedEngine:
     """An engine whose sequences are told to the `recording` of whoever submits them."""
 
-    def __init__(self, engine: TokenEngine, *, name: str, path: Path, prefix_cache: bool = True) -> None:
+    def __init__(self, engine: SteerableEngine, *, name: str, path: Path, prefix_cache: bool = True) -> None:
         """``name``, ``path``: of the model that the engine runs."""
         info = engine.info
         self._engine = engine
@@ -147,6 +153,19 @@ class RecordedEngine:
 
     async def stats(self) -> EngineStats:
         return await self._engine.stats()
+
+    async def sequences(self) -> list[SequenceView]:
+        """See `SequenceControl`, as for those that follow."""
+        return await self._engine.sequences()
+
+    def hold(self, request_id: str) -> bool:
+        return self._engine.hold(request_id)
+
+    def release(self, request_id: str) -> bool:
+        return self._engine.release(request_id)
+
+    def reprioritise(self, request_id: str, priority: int) -> bool:
+        return self._engine.reprioritise(request_id, priority)
 
     async def close(self) -> None:
         await self._engine.close()

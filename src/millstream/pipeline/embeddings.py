@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import struct
-import uuid
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
@@ -17,6 +16,7 @@ from millstream.ir.request import EmbeddingRequest
 from millstream.models.interfaces import Tokenizer
 from millstream.pipeline.bounds import LengthBound
 from millstream.pipeline.prompts import PromptReader, Wire
+from millstream.pipeline.sequences import new_identity
 from millstream.pipeline.timeouts import deadline_of, timed_out
 
 _IN_FLIGHT = 32
@@ -68,7 +68,7 @@ class Embedder:
 
     async def _vectors(self, request: EmbeddingRequest, prompts: Sequence[list[int]], pooling: Pooling) -> list[bytes]:
         """Pooled states in order; inputs are queued a few ahead of the one that is waited for."""
-        identity = uuid.uuid4().hex
+        identity = new_identity(request.service)
         deadline = deadline_of(request.service)
         streams: deque[TokenStream] = deque()
         vectors: list[bytes] = []

@@ -22,6 +22,7 @@ from millstream.pipeline.calls import new_call_id
 from millstream.pipeline.checks import GrammarChecker
 from millstream.pipeline.choice import ChoiceDecoder
 from millstream.pipeline.completions import Completer
+from millstream.pipeline.control import SequenceCommands
 from millstream.pipeline.dialect import Dialect, Turn
 from millstream.pipeline.embeddings import Embedder
 from millstream.pipeline.refusals import RefusalStage
@@ -88,6 +89,11 @@ class LocalProvider:
         self._created = int(time.time()) if created is None else created
         self._completer = Completer(engine, tokenizer, self._table, self._bound)
         self._embedder = Embedder(engine, tokenizer, self._bound, pooling)
+        commands = SequenceCommands(engine)
+        self.sequences = commands.sequences
+        self.hold = commands.hold
+        self.release = commands.release
+        self.reprioritise = commands.reprioritise
 
     def models(self) -> list[ModelCard]:
         return [ModelCard(id=self._name, created=self._created, context_length=self._engine.info.context_length)]

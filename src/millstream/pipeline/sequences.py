@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Collection
 from typing import Protocol
@@ -11,7 +10,7 @@ from typing import Protocol
 from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest, TokenStream
 from millstream.ir.deltas import Delta
 from millstream.ir.errors import invalid
-from millstream.ir.request import CompletionRequest, Request, Sampling
+from millstream.ir.request import CompletionRequest, Request, Sampling, Service
 from millstream.pipeline.timeouts import deadline_of
 
 
@@ -55,6 +54,16 @@ class ChoiceStream:
             await self._tokens.aclose()
 
 
+def new_identity(service: Service) -> str:
+    """How the ids of some sequences of a request begin; no other sequences' do. See `handle_of`."""
+    return f"{service.handle}-{secrets.token_hex(8)}"
+
+
+def handle_of(sequence_id: str) -> str:
+    """The handle of the request that a sequence belongs to."""
+    return sequence_id.partition("-")[0]
+
+
 def sampling_params(sampling: Sampling, logprobs: int | None, vocab_size: int) -> SamplingParams:
     """Sampling as the engine reads it; a seed is drawn if there is none."""
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & (1 << 64) - 1
@@ -86,7 +95,7 @@ def token_requests(
 ) -> list[TokenRequest]:
     """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
     sampling = request.sampling
-    identity = uuid.uuid4().hex
+    identity = new_identity(request.service)
     deadline = deadline_of(request.service)
     stop_ids = tuple(sorted(ends | set(sampling.stop_token_ids)))
     return [

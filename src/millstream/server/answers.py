@@ -6,7 +6,6 @@ What differs between surfaces is an `Exchange`; how clients leave, how failures 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -19,12 +18,13 @@ from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
 from millstream.ir.guard import problem_of
 from millstream.ir.provider import DeltaStream, Provider
+from millstream.server.admin.entry import Entry, clock
+from millstream.server.admin.registry import Requests
 from millstream.server.body import ClientGone, read_body
 from millstream.server.decoding import decoded
 from millstream.server.errors import error_response, internal_error
 from millstream.server.leaving import opened, until_gone
 from millstream.server.lifecycle import shutting_down
-from millstream.server.metrics import Metrics
 from millstream.server.settings import Settings
 from millstream.server.tenants import Terms, terms_of
 from millstream.surfaces.sse import sse_response
@@ -87,10 +87,13 @@ class PlainExchange:
 class AnswerRoute:
     """An ASGI endpoint that answers one wire format. ``exchange`` makes the exchange of a request on some terms."""
 
-    def __init__(self, name: str, exchange: Callable[[Terms], Exchange], metrics: Metrics, settings: Settings) -> None:
+    def __init__(
+        self, name: str, exchange: Callable[[Terms], Exchange], requests: Requests, settings: Settings
+    ) -> None:
         self._name = name
         self._exchange = exchange
-        self._metrics = metrics
+        self._requests = requests
+        self._metrics = requests.metrics
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,11 +103,12 @@ class AnswerRoute:
         call: Call | None = None
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            since = time.perf_counter()
+            since = clock()
             call = await until_gone(receive, exchange.decode(body))
             del body
             terms.reserve(call.request)
-            source = terms.metered(await opened(receive, exchange.submit(call)), call.request)
+            entry = self._requests.begin(self._name, call.request, since=since, streamed=call.options.stream)
+            source = terms.metered(await self._submitted(entry, exchange, call, receive), call.request)
         except ClientGone:
             self._metrics.request(self._name, "cancelled")
             raise
@@ -116,7 +120,7 @@ class AnswerRoute:
             self._metrics.request(self._name, "failed")
             raise
         send = warned(send, call.warnings)
-        stream = exchange.follow(self._metrics.measured(source, self._name, call.request, since))
+        stream = exchange.follow(self._requests.answering(entry, source))
         if call.options.stream:
             response = sse_response(
                 stream,
@@ -127,6 +131,15 @@ class AnswerRoute:
             await response(scope, receive, send)
         else:
             await (await _whole(exchange, stream, receive))(scope, receive, send)
+
+    async def _submitted(self, entry: Entry, exchange: Exchange, call: Call, receive: Receive) -> DeltaStream:
+        """The stream of an entry's request, which leaves if there is none."""
+        call = replace(call, request=entry.named(call.request))
+        try:
+            return await opened(receive, entry.running(exchange.submit(call)))
+        except BaseException as problem:
+            self._requests.fail(entry, problem)
+            raise
 
 
 async def _whole(exchange: Exchange, stream: DeltaStream, receive: Receive) -> Response:

@@ -15,6 +15,8 @@ from millstream.keys.file import KeyFile
 from millstream.keys.ledger import Ledger
 from millstream.keys.ring import Keyring
 from millstream.server.access import Access
+from millstream.server.admin.side import Operator, OperatorSide
+from millstream.server.admin.snapshots import Sources
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
@@ -50,10 +52,12 @@ def create_app(
     *,
     desk: ModelDesk | None = None,
     layers: Sequence[Middleware] = (),
+    operator: Operator = Operator(),  # noqa: B008  (immutable)
 ) -> Starlette:
     """The app. ``engines``: the only engine's ``stats``, or who has several. ``desk``: what an operator does with
     models. ``layers``: middleware between the frame of every request and the routes. ``app.state.lifecycle`` is the
-    `Lifecycle` to drain, ``app.state.ledger`` what keys have used.
+    `Lifecycle` to drain, ``app.state.ledger`` what keys have used, ``app.state.requests`` the open
+    `Requests`.
 
     Raises:
         KeyFileError: the file of keys cannot be read.
@@ -67,18 +71,21 @@ def create_app(
     info = InfoRoutes(provider, health, metrics)
     probes = HealthRoutes(health, provider.models)
     store = SqliteStore(settings.store_path, settings.store)
-    chat = ChatRoutes(provider, metrics, settings, store)
-    responses = ResponsesRoutes(provider, metrics, settings, store)
+    sources = Sources(engines.engines, desk.views if desk is not None else None, ledger.usage)
+    side = OperatorSide(operator, sources, provider, health, metrics, lifecycle, settings, name_of=ledger.ring.name_of)
+    requests = side.requests
+    chat = ChatRoutes(provider, requests, settings, store)
+    responses = ResponsesRoutes(provider, requests, settings, store)
     routes = [
         Route(
             path,
-            AnswerRoute(surface.NAME, partial(PlainExchange, surface, provider, settings.limits), metrics, settings),
+            AnswerRoute(surface.NAME, partial(PlainExchange, surface, provider, settings.limits), requests, settings),
             methods=["POST"],
         )
         for path, surface in SURFACES.items()
     ]
     texts = TextRoutes(provider, metrics, settings)
-    embeddings = EmbeddingRoutes(provider, metrics, settings)
+    embeddings = EmbeddingRoutes(provider, requests, settings)
     described = [
         *chat.routes(),
         *routes,
@@ -90,6 +97,7 @@ def create_app(
         *(ModelRoutes(desk, settings).routes() if desk is not None else ()),
         *KeyRoutes(ledger).routes(),
         *PageRoutes().routes(),
+        *side.routes(),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
@@ -99,6 +107,7 @@ def create_app(
     app.router.redirect_slashes = False
     app.state.lifecycle = lifecycle
     app.state.ledger = ledger
+    app.state.requests = requests
     return app
 
 

@@ -11,10 +11,10 @@ from starlette.routing import Route
 
 from millstream.ir.fold import Answer, Folder
 from millstream.ir.provider import DeltaStream, Provider
+from millstream.server.admin.registry import Requests
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.body import read_body
 from millstream.server.keeping import Kept, save
-from millstream.server.metrics import Metrics
 from millstream.server.pages import page_query
 from millstream.server.replies import json_response
 from millstream.server.settings import Settings
@@ -33,16 +33,16 @@ KIND: Kind = "chat.completion"
 class ChatRoutes:
     """Create, list, retrieve, change the metadata of, delete, list the messages of."""
 
-    def __init__(self, provider: Provider, metrics: Metrics, settings: Settings, store: AnswerStore) -> None:
+    def __init__(self, provider: Provider, requests: Requests, settings: Settings, store: AnswerStore) -> None:
         self._provider = provider
-        self._metrics = metrics
+        self._requests = requests
         self._settings = settings
         self._store = store
 
     def routes(self) -> list[Route]:
         """What to mount."""
         return [
-            Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._metrics, self._settings), methods=["POST"]),
+            Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._requests, self._settings), methods=["POST"]),
             Route(PATH, self.listed, methods=["GET"]),
             Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
             Route(PATH + "/{id}", self.update, methods=["POST"]),

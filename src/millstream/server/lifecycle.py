@@ -16,6 +16,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self.draining = False
         self._open: set[asyncio.Task[Any]] = set()
+        self._watching: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -36,9 +37,26 @@ class Lifecycle:
         try:
             yield
         finally:
-            self._open.discard(task)
-            if not self._open:
-                self._idle.set()
+            self._done(task)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """The current task only looks on: it is no request that is being answered, and nobody waits for its end."""
+        task = asyncio.current_task()
+        if task is None:
+            yield
+            return
+        self._done(task)
+        self._watching.add(task)
+        try:
+            yield
+        finally:
+            self._watching.discard(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._open.discard(task)
+        if not self._open:
+            self._idle.set()
 
     def drain(self) -> None:
         """Take no new work from now on."""
@@ -55,6 +73,11 @@ class Lifecycle:
     def cancel_open(self) -> None:
         """End what is still open: streams tell their clients why."""
         for task in self._open:
+            task.cancel()
+
+    def cancel_watching(self) -> None:
+        """End what looks on."""
+        for task in self._watching:
             task.cancel()
 
 

@@ -1,27 +1,23 @@
 """Prometheus metrics: what clients experience is measured on the delta stream, what the engine does is asked at scrape.
 
-docs/api.md lists the names. Of a request's time, the queue ends when its prompt is being computed, the prefill with the
-first token and the decode with the last choice.
+docs/operations.md lists the names. Of a request's time, the queue ends when its prompt is being computed, the prefill
+with the first token and the decode with the last choice.
 """
 
 from __future__ import annotations
 
-import time
-from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
+from millstream import __version__
 from millstream.engine.protocol import EngineStats, WaitReason
-from millstream.ir.deltas import Delta, Error, Finish, Start, Usage
-from millstream.ir.fold import UsageCounter
-from millstream.ir.provider import DeltaStream
-from millstream.ir.request import Request
+from millstream.ir.deltas import Usage
+from millstream.server.admin.entry import Entry
+from millstream.server.telemetry.timing import Timing
 
 _FIRST_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _INTER_TOKEN_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 5)
@@ -29,6 +25,7 @@ _INTER_TOKEN_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 
 _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 _MODEL = "model_name"
+_SIZE_BUCKETS = (1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
 _GAUGES = (
     ("requests_running", "running", "Sequences in the batch"),
@@ -72,19 +69,27 @@ class Metrics:
         self._choices = Counter(
             "millstream_choices_total", "Finished choices by reason", ("reason",), registry=self._registry
         )
-        self.first_token = Histogram(
-            "millstream_time_to_first_token_seconds",
-            "From the request's body to its first token",
-            buckets=_FIRST_TOKEN_BUCKETS,
-            registry=self._registry,
+        self.first_token = Timing(
+            "millstream_time_to_first_token_seconds", "From the request's body to its first token", _FIRST_TOKEN_BUCKETS
         )
-        self.inter_token = _Intervals(
+        self.inter_token = Timing(
             "millstream_inter_token_seconds", "Between consecutive deltas of a choice", _INTER_TOKEN_BUCKETS
         )
-        self._registry.register(self.inter_token)
+        for timing in (self.first_token, self.inter_token):
+            self._registry.register(timing)
         self.queue = self._stage("queue", "From the request's body until its prompt is being computed")
         self.prefill = self._stage("prefill", "From then to the first token")
         self.decode = self._stage("decode", "From the first token to the end of the last choice")
+        self._whole = Histogram(
+            "millstream_request_seconds",
+            "From the request's body to its end, whatever that was",
+            buckets=_STAGE_BUCKETS,
+            registry=self._registry,
+        )
+        self._prompt = self._size("prompt", "Prompt tokens of a request that was answered")
+        self._completion = self._size("completion", "Tokens of all choices of a request that was answered")
+        Info("millstream_build", "The server's version", registry=self._registry).info({"version": __version__})
+        ProcessCollector(registry=self._registry)
         self._tokens = Counter(
             "millstream_tenant_tokens_total",
             "Tokens of finished choices by tenant: prompt, cached (part of prompt), completion",
@@ -97,6 +102,18 @@ class Metrics:
 
     def _stage(self, name: str, text: str) -> Histogram:
         return Histogram(f"millstream_request_{name}_seconds", text, buckets=_STAGE_BUCKETS, registry=self._registry)
+
+    def _size(self, name: str, text: str) -> Histogram:
+        return Histogram(f"millstream_request_{name}_tokens", text, buckets=_SIZE_BUCKETS, registry=self._registry)
+
+    def ended(self, entry: Entry) -> None:
+        """Count a request that has left the server."""
+        if entry.ended is not None:
+            self._whole.observe(entry.ended - entry.since)
+        if entry.end == "finished":
+            usage = entry.usage.closed
+            self._prompt.observe(usage.prompt_tokens)
+            self._completion.observe(usage.completion_tokens)
 
     def served(self, tenant: str, usage: Usage) -> None:
         """Count the tokens of an answer."""
@@ -116,101 +133,11 @@ class Metrics:
         """Count a finished choice."""
         self._choices.labels(reason).inc()
 
-    def measured(self, stream: DeltaStream, surface: str, request: Request, since: float) -> DeltaStream:
-        """The same stream, measured as it is read. ``since``: `time.perf_counter` when the request was there."""
-        return _Measured(stream, self, surface, request, since)
-
     def exposition(self, engines: Mapping[str, EngineStats | None]) -> bytes:
         """The text format. ``engines``: by model; None: the engine did not answer;
         its counters are then the last that are known."""
         self._engine.told(engines)
         return generate_latest(self._registry)
-
-
-class _Measured:
-    def __init__(self, stream: DeltaStream, metrics: Metrics, surface: str, request: Request, since: float) -> None:
-        self._stream = stream
-        self._metrics = metrics
-        self._surface = surface
-        self._tenant = request.tenant
-        self._usage = UsageCounter(request.choices)
-        self._since = since
-        self._started: float | None = None
-        self._first = 0.0
-        self._last: dict[int, float] = {}
-        self._counted = False
-
-    def __aiter__(self) -> AsyncIterator[Delta]:
-        return self
-
-    async def __anext__(self) -> Delta:
-        delta = await self._stream.__anext__()
-        kind = type(delta)
-        if kind is Error:
-            self._count("refused" if delta.status < 500 else "failed")  # type: ignore[union-attr]
-        elif kind is Finish:
-            self._usage.feed(delta)
-            self._metrics.choice(delta.reason)  # type: ignore[union-attr]
-            if self._usage.open_choices == 0:
-                self._end()
-        elif kind is Start:
-            self._usage.feed(delta)
-            self._start()
-        else:
-            self._token(delta.choice)  # type: ignore[union-attr]
-        return delta
-
-    async def aclose(self) -> None:
-        self._count("cancelled")
-        await self._stream.aclose()
-
-    def _token(self, choice: int) -> None:
-        now = time.perf_counter()
-        if not self._last:
-            self._first = now
-            self._metrics.first_token.observe(now - self._since)
-            if self._started is not None:
-                self._metrics.prefill.observe(now - self._started)
-        last = self._last.get(choice)
-        if last is not None:
-            self._metrics.inter_token.observe(now - last)
-        self._last[choice] = now
-
-    def _start(self) -> None:
-        if self._started is None:
-            self._started = time.perf_counter()
-            self._metrics.queue.observe(self._started - self._since)
-
-    def _end(self) -> None:
-        self._count("ok")
-        self._metrics.served(self._tenant, self._usage.closed)
-        if self._last:
-            self._metrics.decode.observe(time.perf_counter() - self._first)
-
-    def _count(self, outcome: str) -> None:
-        if not self._counted:
-            self._counted = True
-            self._metrics.request(self._surface, outcome)
-
-
-class _Intervals(Collector):
-    """A histogram for what happens once per token: written and read in one thread, so without the library's locks."""
-
-    def __init__(self, name: str, text: str, bounds: tuple[float, ...]) -> None:
-        self._name = name
-        self._text = text
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(self._bounds, seconds)] += 1
-        self._sum += seconds
-
-    def collect(self) -> Iterable[Metric]:
-        names = [*map(floatToGoString, self._bounds), "+Inf"]
-        buckets = list(zip(names, map(float, accumulate(self._counts)), strict=True))
-        yield HistogramMetricFamily(self._name, self._text, buckets=buckets, sum_value=self._sum)
 
 
 class _EngineCollector(Collector):

@@ -22,9 +22,13 @@ from millstream.server.memory import MemoryKeeper, is_large
 from millstream.server.origins import check_caller
 from millstream.server.reading import ReadingRoom
 from millstream.server.settings import Settings
+from millstream.server.telemetry.context import traceparent
 from millstream.surfaces.wire import request_id as current_request_id
 
 log = logging.getLogger("millstream.server")
+
+OPERATORS = "/v1/admin/"
+"""Paths of commands, which are taken also while the server stops: what is still open may have to be ended."""
 
 _SANE_ID = re.compile(rb"^[A-Za-z0-9._:/+=-]{1,128}$")
 
@@ -46,6 +50,7 @@ class RequestFrame:
         scope = _origin_form(scope)
         request_id = _request_id(scope)
         current_request_id.set(request_id.decode())
+        traceparent.set(_traceparent(scope))
         surface = surface_of(scope)
         status = 0
         began = time.perf_counter()
@@ -62,7 +67,7 @@ class RequestFrame:
         try:
             check_head(scope)
             check_caller(scope, hosts=self._settings.allow_hosts, origins=self._settings.allow_origins)
-            if self._lifecycle.draining and scope["method"] == "POST":
+            if self._lifecycle.draining and scope["method"] == "POST" and not scope["path"].startswith(OPERATORS):
                 await error_response(shutting_down(), surface)(scope, receive, framed)
             else:
                 with self._lifecycle.request(), self._reading.counted(receive) as counted:
@@ -114,6 +119,13 @@ def _request_id(scope: Scope) -> bytes:
         if name == b"x-request-id" and _SANE_ID.match(value):
             return bytes(value)
     return b"req_" + secrets.token_hex(12).encode()
+
+
+def _traceparent(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"traceparent":
+            return str(value.decode("latin-1"))
+    return None
 
 
 def _path(scope: Scope) -> str:

@@ -13,10 +13,10 @@ from millstream.ir.deltas import Error
 from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import DeltaStream, Provider
 from millstream.ir.request import ChatRequest
+from millstream.server.admin.registry import Requests
 from millstream.server.answers import AnswerRoute
 from millstream.server.decoding import decoded
 from millstream.server.keeping import Kept, save
-from millstream.server.metrics import Metrics
 from millstream.server.pages import page_query
 from millstream.server.replies import json_response
 from millstream.server.settings import Settings
@@ -34,16 +34,16 @@ PATH = "/v1/responses"
 class ResponsesRoutes:
     """Create, retrieve, list input, delete; cancel is refused, as nothing runs in the background."""
 
-    def __init__(self, provider: Provider, metrics: Metrics, settings: Settings, store: AnswerStore) -> None:
+    def __init__(self, provider: Provider, requests: Requests, settings: Settings, store: AnswerStore) -> None:
         self._provider = provider
-        self._metrics = metrics
+        self._requests = requests
         self._settings = settings
         self._store = store
 
     def routes(self) -> list[Route]:
         """What to mount."""
         return [
-            Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._metrics, self._settings), methods=["POST"]),
+            Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._requests, self._settings), methods=["POST"]),
             *(Route(f"{PATH}/{name}", self.unknown, methods=["POST"]) for name in ("compact", "input_tokens")),
             Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
             Route(PATH + "/{id}", self.delete, methods=["DELETE"]),

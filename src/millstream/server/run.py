@@ -70,6 +70,7 @@ class HttpServer:
             self._draining = asyncio.ensure_future(self._drain())
         else:
             self._lifecycle.cancel_open()
+            self._lifecycle.cancel_watching()
             self._server.should_exit = self._server.force_exit = True
 
     async def _drain(self) -> None:
@@ -77,6 +78,7 @@ class HttpServer:
         if not await self._lifecycle.wait_idle(self._settings.drain_seconds):
             self._lifecycle.cancel_open()
             await self._lifecycle.wait_idle(2)
+        self._lifecycle.cancel_watching()
         self._server.should_exit = True
 
     @contextlib.contextmanager

@@ -21,6 +21,7 @@ from millstream.cli.options import (
     ReasoningFormatOption,
     RefusalsOption,
     ServerOptions,
+    TelemetryOptions,
     ThreadsOption,
     ToolFormatOption,
     parse_size,
@@ -84,6 +85,26 @@ def serve(
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", case_sensitive=False, help=f"How much goes to stderr: {LEVELS}.")
     ] = "warning",
+    log_format: Annotated[
+        Literal["text", "json"],
+        typer.Option(metavar="text|json", rich_help_panel="Telemetry", help="How a log line looks."),
+    ] = "text",
+    log_prompts: Annotated[
+        bool,
+        typer.Option(
+            "--log-prompts",
+            rich_help_panel="Telemetry",
+            help="Log what requests ask and are answered; nothing of it is logged otherwise.",
+        ),
+    ] = False,
+    otlp_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            rich_help_panel="Telemetry",
+            help="Send OpenTelemetry traces to this collector, as http://localhost:4318; needs `millstream\\[otel]`.",
+        ),
+    ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Web pages from here may call the server; * is any; may be repeated."),
@@ -136,7 +157,9 @@ def serve(
             host=host,
             port=port,
             model_names=tuple(model_name or ()),
-            log_level=log_level,
+            telemetry=TelemetryOptions(
+                log_level=log_level, log_format=log_format, log_prompts=log_prompts, otlp_endpoint=otlp_endpoint
+            ),
             fetch=not no_fetch,
             allow_origins=tuple(allow_origin or ()),
             allow_hosts=tuple(allow_host or ()),

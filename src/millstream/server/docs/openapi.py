@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from starlette.routing import BaseRoute, Route
 
+from millstream.admin.views import WIRE_SURFACES
+from millstream.server.admin.fields import PRIORITY_FIELDS, PriorityBody
 from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
 from millstream.server.models import MODEL_FIELDS, ModelBody
 from millstream.server.models import PATH as MODELS
@@ -48,6 +50,7 @@ BODIES = {
     "/v1/messages/count_tokens": Body(MESSAGES_FIELDS, MessagesBody, optional=("max_tokens",)),
     "/tokenize": Body(texts.TOKENIZE_FIELDS, texts.TokenizeBody),
     "/detokenize": Body(texts.DETOKENIZE_FIELDS, texts.DetokenizeBody),
+    "/v1/admin/requests/{id}/priority": Body(PRIORITY_FIELDS, PriorityBody),
     "/apply-template": Body(texts.TEMPLATE_FIELDS, texts.ConversationBody),
     **{f"{MODELS}/{verb}": Body(MODEL_FIELDS, ModelBody) for verb in ("load", "unload", "pull", "pull/cancel")},
 }
@@ -72,6 +75,17 @@ QUERIES: dict[tuple[str, str], Sequence[dict[str, Any]]] = {
     ),
     ("GET", "/v1/chat/completions/{id}/messages"): _PAGE,
     ("GET", "/v1/responses/{id}/input_items"): _PAGE,
+    ("GET", "/v1/events"): (
+        {"name": "interval", "in": "query", "schema": {"type": "number", "minimum": 0.2, "maximum": 60, "default": 1}},
+        {"name": "once", "in": "query", "schema": {"type": "boolean"}, "description": "One snapshot as JSON."},
+    ),
+    ("GET", "/v1/admin/requests/{id}/wire"): (
+        {"name": "surface", "in": "query", "schema": {"enum": list(WIRE_SURFACES), "default": "chat"}},
+    ),
+    ("GET", "/v1/admin/logs"): (
+        {"name": "level", "in": "query", "schema": {"enum": ["debug", "info", "warning", "error"]}},
+        {"name": "lines", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": 2000, "default": 200}},
+    ),
 }
 """Parameters in the query, by method and path."""
 
@@ -109,6 +123,15 @@ SUMMARIES = {
     ("GET", "/v1/admin/keys"): "What each API key has used, and what is left of its limits",
     ("GET", "/"): "What this server is; for a browser the web page",
     ("GET", "/assets/{file}"): "A file of the web page",
+    ("GET", "/v1/events"): "What the server does, once in a while; for its operator, as all that follows",
+    ("GET", "/v1/admin/requests"): "The requests that are being answered",
+    ("GET", "/v1/admin/requests/{id}"): "One of them, or of the last that ended, with its timeline",
+    ("GET", "/v1/admin/requests/{id}/wire"): "What an open request is answered, as another surface would write it",
+    ("POST", "/v1/admin/requests/{id}/cancel"): "End a request; its client is told",
+    ("POST", "/v1/admin/requests/{id}/pause"): "Have a request rest until it is resumed",
+    ("POST", "/v1/admin/requests/{id}/resume"): "Have a paused request go on",
+    ("POST", "/v1/admin/requests/{id}/priority"): "Serve a request in another class",
+    ("GET", "/v1/admin/logs"): "The last log lines, and those that follow",
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
 }
@@ -190,7 +213,9 @@ def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str,
     failure = {"description": "A failure", "content": {"application/json": {"schema": one_of(errors_of(path))}}}
     if answer is None:
         return {"default": failure}
-    content: dict[str, Any] = {answer.kind: {"schema": one_of(answer.bodies)} if answer.bodies else {}}
+    content: dict[str, Any] = {}
+    if answer.bodies or answer.kind != "application/json":
+        content[answer.kind] = {"schema": one_of(answer.bodies)} if answer.bodies else {}
     if answer.events:
         # OpenAPI knows the items of a stream from 3.2 on, as `itemSchema`.
         content["text/event-stream"] = {
@@ -201,7 +226,8 @@ def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str,
         status: {"description": "Not ready", "content": {"application/json": {"schema": answers[body]}}}
         for status, body in answer.failures.items()
     }
-    return {answer.status: {"description": "The answer", "content": content}, **others, "default": failure}
+    done = {"description": "The answer", "content": content} if content else {"description": "Done"}
+    return {answer.status if content else "204": done, **others, "default": failure}
 
 
 def _body_schema(body: Body, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from millstream.admin import views
 from millstream.admin.views import ModelView
 from millstream.server.docs.answers import anthropic, info, openai, responses
 
@@ -41,6 +42,8 @@ _MESSAGES = (
     "Frames of an `event:` line, which is the `type` of the data, and a `data:` line. The last is `message_stop`, or "
     "an `error`."
 )
+_EVENTS = "Frames of `event: snapshot` and a `data:` line; comments fill silences. There is no end."
+_LOGS = "Frames of `event: log` and a `data:` line; comments fill silences. There is no end."
 _HEALTH = {"503": info.Health}
 _BEGUN = Answer((ModelView,), status="202")
 
@@ -74,6 +77,12 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("GET", "/v1/admin/keys"): Answer((info.KeyUsages,)),
     ("GET", "/"): Answer((info.FrontPage,)),
     ("GET", "/assets/{file}"): Answer(kind="*/*"),
+    ("GET", "/v1/events"): Answer((views.Snapshot,), (views.Snapshot,), _EVENTS),
+    ("GET", "/v1/admin/requests"): Answer((info.RequestList,)),
+    ("GET", "/v1/admin/requests/{id}"): Answer((views.RequestDetail,)),
+    ("GET", "/v1/admin/requests/{id}/wire"): Answer(kind="text/event-stream"),
+    **{("POST", f"/v1/admin/requests/{{id}}/{name}"): Answer() for name in ("cancel", "pause", "resume", "priority")},
+    ("GET", "/v1/admin/logs"): Answer(events=(views.LogLine,), stream=_LOGS),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),
     ("GET", "/docs"): Answer(kind="text/html"),
 }

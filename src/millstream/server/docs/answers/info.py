@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from millstream.admin.views import KeyUsage, ModelView
+from millstream.admin.views import KeyUsage, ModelView, RequestView
 
 
 class Tokens(Struct):
@@ -70,6 +70,12 @@ class Health(EngineHealth, kw_only=True):
 
 class KeyUsages(Struct):
     data: list[KeyUsage]
+
+
+class RequestList(Struct):
+    """The open requests, oldest first."""
+
+    data: list[RequestView]
 
 
 class FrontPage(Struct):

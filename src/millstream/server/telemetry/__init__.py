@@ -1,0 +1,1 @@
+"""What the server tells beside its answers: measured times, logs, traces."""
