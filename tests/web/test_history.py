@@ -90,6 +90,21 @@ async def test_rename_export_delete_and_import(tab: Tab, tmp_path: Path) -> None
     assert "3 tokens" in await page.locator(".meta").inner_text()
 
 
+async def test_what_is_deleted_in_mid_answer_does_not_come_back(tab: Tab, live: Live) -> None:
+    page = tab.page
+    live.provider.script = saying("begin", gate=Gate())
+    await tab.say("Unwanted")
+    await page.locator(".words", has_text="begin").wait_for()
+    await page.locator("#conversations summary").click()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await page.click("#question-yes")
+    await page.wait_for_selector("#conversations-empty:not([hidden])")
+    await until(lambda: live.provider.closed == 1, "the server goes on for nobody")
+    await page.reload()
+    await page.wait_for_selector("html[data-ready]")
+    assert await page.locator(TITLES).count() == 0
+
+
 def export(**changes) -> str:
     message = {"id": "a", "parent": None, "role": "user", "content": "x", "created": 1}
     conversation = {"id": "c", "title": "t", "messages": {"a": message}, "leaf": "a", "parameters": {}}
