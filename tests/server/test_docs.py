@@ -14,12 +14,12 @@ from starlette.testclient import TestClient
 
 from millstream.server.app import create_app
 from millstream.server.docs.openapi import BODIES, SUMMARIES
-from support.provider import ScriptedEngine, ScriptedProvider
+from support.provider import NoDesk, ScriptedEngine, ScriptedProvider
 
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return TestClient(create_app(ScriptedProvider(), ScriptedEngine().stats))
+    return TestClient(create_app(ScriptedProvider(), ScriptedEngine().stats, desk=NoDesk()))
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from millstream.server.health import Health
 from millstream.server.metrics import Metrics
 from millstream.server.page import page_response, wants_page
 from millstream.server.replies import json_response
+from millstream.server.tenants import key_of, visible_to
 from millstream.surfaces.anthropic_common import model_body, model_list
 from millstream.surfaces.openai_common import to_json
 
@@ -61,20 +62,25 @@ class InfoRoutes:
 
     async def models(self, request: Request) -> Response:
         """In the form of the API that the client speaks."""
+        cards = self._visible(request)
         if speaks_anthropic(request.scope):
-            return _json(model_list(self._provider.models()))
-        return _json({"object": "list", "data": [_model(card) for card in self._provider.models()]})
+            return _json(model_list(cards))
+        return _json({"object": "list", "data": [_model(card) for card in cards]})
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["model"]
-        cards = {card.id: card for card in self._provider.models()}
+        cards = {card.id: card for card in self._visible(request)}
         if name in cards:
             body = model_body if speaks_anthropic(request.scope) else _model
             return _json(body(cards[name]))
         return error_response(model_not_found(name, list(cards)), surface_of(request.scope))
 
+    def _visible(self, request: Request) -> list[ModelCard]:
+        return visible_to(key_of(request.scope), self._provider.models())
+
     async def metrics(self, request: Request) -> Response:
-        text = self._metrics.exposition((await self._health.report()).stats)
+        engines = (await self._health.report()).engines
+        text = self._metrics.exposition({model: report.stats for model, report in engines.items()})
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

@@ -1,0 +1,72 @@
+"""An app on a played server, and what its screen shows."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from textual.pilot import Pilot
+
+from millstream.tui.app import TopApp
+from millstream.tui.client import Server
+from millstream.tui.pages.page import Page
+from millstream.tui.results import Results
+from tui.played_server import Script, playing
+from tui.waiting import until
+
+SMALL, LARGE = (80, 24), (200, 60)
+
+
+class Driver:
+    """The app, its pilot, and shorthands for both."""
+
+    def __init__(self, app: TopApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def press(self, *keys: str) -> None:
+        """Press keys one after the other."""
+        await self.pilot.press(*keys)
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all of these are on the screen."""
+        with contextlib.suppress(AssertionError):
+            await until(lambda: all(text in shown(self.app) for text in texts))
+            return
+        raise AssertionError(f"{[text for text in texts if text not in shown(self.app)]} not in\n{shown(self.app)}")
+
+    async def hides(self, text: str) -> None:
+        """Wait until this is not on the screen."""
+        await until(lambda: text not in shown(self.app))
+
+    @property
+    def page(self) -> Page:
+        """The page in front."""
+        assert isinstance(self.app.screen, Page)
+        return self.app.screen
+
+
+@contextlib.asynccontextmanager
+async def looking(
+    at: Script | str, folder: Path, size: tuple[int, int] = SMALL, *, key: str | None = None, **options: Any
+) -> AsyncIterator[Driver]:
+    """An app that looks at a script, which is played meanwhile, or at an address."""
+    async with contextlib.AsyncExitStack() as stack:
+        url = at if isinstance(at, str) else await stack.enter_async_context(playing(at))
+        app = TopApp(Server(url, key), results=Results(folder / "bench.json"), **options)
+        pilot = await stack.enter_async_context(app.run_test(size=size))
+        if isinstance(at, Script) and at.snapshots and not at.refuse:
+            await until(lambda: len(app.state.history.decode) == len(at.snapshots))
+        yield Driver(app, pilot)
+
+
+def shown(app: TopApp) -> str:
+    """The screen as text, without blanks at the ends of lines."""
+    width, height = app.size
+    console = Console(width=width, height=height, file=io.StringIO(), record=True, legacy_windows=False)
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens))
+    return "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n"

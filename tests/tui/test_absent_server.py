@@ -1,0 +1,86 @@
+"""A server that refuses, hangs, talks nonsense or restarts: a line says so, and the app goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from millstream.tui.feed import LONGEST_WAIT_SECONDS, backoff
+from tui import demo
+from tui.driving import looking
+from tui.played_server import Script, frame, playing, problem
+from tui.waiting import until
+
+
+def stream(*pieces: bytes) -> Response:
+    return StreamingResponse(iter(pieces), media_type="text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda: problem(401, "Who are you?"), "401: the server wants a key"),
+        (lambda: problem(403, "Only from this machine."), "403: Only from this machine."),
+        (lambda: problem(500, "It broke."), "500: It broke."),
+        (lambda: PlainTextResponse("<html>"), "no event stream but text/plain"),
+        (lambda: stream(b"\xff\xfe\x00garbage\n\n"), "the server ended the stream"),
+        (lambda: stream(frame("snapshot", b'{"time": "soon"}')), "cannot be read"),
+    ],
+)
+async def test_a_line_says_what_is_wrong_and_every_page_stays_usable(tmp_path: Path, answer, words: str) -> None:
+    script = demo.script(1)
+    script.refuse["/"] = answer
+    async with looking(script, tmp_path) as driver:
+        await driver.shows(words, "ctrl+r")
+        for key in "234567":
+            await driver.press("escape", key)
+        await driver.press("c", "1")
+        await driver.shows(words.split()[0])
+        script.refuse.clear()
+        await driver.press("ctrl+r")
+        await driver.shows("● ok", "Output")
+
+
+async def test_the_app_comes_back_when_the_server_does(tmp_path: Path) -> None:
+    script = demo.script(2)
+    async with playing(script) as url:
+        port = int(url.rsplit(":", 1)[1])
+    async with looking(url, tmp_path) as driver:
+        await driver.shows("no connection (connection refused)")
+        for _ in range(2):
+            async with playing(script, port):
+                await driver.press("ctrl+r")
+                await driver.shows("● ok")
+            await driver.shows("✖ http://127.0.0.1", "Trying again")
+            assert driver.app.state.snapshot is not None  # the last numbers stay
+    gaps = [value for value in driver.app.state.history.decode if value is None]
+    assert len(gaps) == 2
+
+
+async def test_a_restarted_server_does_not_repeat_its_log(tmp_path: Path) -> None:
+    script = demo.script(1)
+    async with playing(script) as url, looking(url, tmp_path) as driver:
+        await until(lambda: driver.app.book.count == 8)
+        driver.app.book.reopen()
+        for line in demo.logs():
+            driver.app.book.add(line)
+        assert driver.app.book.count == 8
+        newer = demo.logs()[0]
+        driver.app.book.add(type(newer)(time=demo.NOW + 9, level="info", logger="x", message="new"))
+        assert [line.message for line in driver.app.book.after(8)] == ["new"]
+
+
+def test_waits_grow_and_stay_below_the_longest() -> None:
+    assert [backoff(failures) for failures in (1, 2, 3, 4, 5, 50, 5_000)] == [1, 2, 4, 8, 15, 15, 15]
+    assert backoff(1, retry_after=5) == 5
+    assert backoff(1, retry_after=3_600) == LONGEST_WAIT_SECONDS
+    assert backoff(4, retry_after=0) == 8
+
+
+async def test_a_server_that_says_nothing_does_not_stop_the_app(tmp_path: Path) -> None:
+    async with looking(Script(), tmp_path) as driver:
+        await driver.shows("○ connecting")
+        await driver.press("2", "c", "p", "i", "enter", "3", "l", "u", "7")
+        await driver.shows("Everywhere")

@@ -1,0 +1,349 @@
+"""Every page and every action, on a played server, as a user sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Button, DataTable, Input
+
+from millstream.admin.views import RequestDetail, TimelineEvent
+from millstream.tui.pages.chat import ChatPage, Composer
+from millstream.tui.widgets.chrome import PAGES
+from tui import demo
+from tui.driving import LARGE, SMALL, looking, shown
+from tui.played_server import Script, chunk, problem
+from tui.waiting import until
+
+FIRST = "req_6512bd43"
+"""The oldest request, which is on top."""
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_number_keys_go_to_the_pages_and_a_click_does(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with looking(demo.script(2), tmp_path, size) as driver:
+        for at, name in enumerate(PAGES, 1):
+            await driver.press("escape", str(at))
+            assert name == driver.page.NAME
+            await driver.shows(f" {at} {name.title()} ", "ok · http://127.0.0.1:")
+        await driver.press("1")
+        await driver.pilot.click("PageRow", offset=(26, 0))
+        assert driver.page.NAME == "requests"
+        await driver.press("question_mark")
+        assert driver.page.NAME == "help"
+
+
+async def test_the_overview_tells_speed_memory_and_waits(tmp_path: Path) -> None:
+    async with looking(demo.script(3), tmp_path, LARGE) as driver:
+        await driver.shows(
+            "Output", "tok/s", "Time to first token", "p95 940 ms", "step budget 1", "kv cache 1, paused reader 1",
+            "99% of 1024", "restarts 1", "resumed 4", "18.7M", "Open requests", "req_8f14e45f",
+        )  # fmt: skip
+
+
+async def test_a_request_is_opened_and_watched_on_every_surface(tmp_path: Path) -> None:
+    async with looking(demo.script(2), tmp_path) as driver:
+        await driver.press("2", "down", "down", "enter")
+        await driver.shows("req_8f14e45f", "engine_restarted", "chatcmpl-8f14e45f")
+        await driver.press("w")
+        await driver.shows("response.output_text.delta")
+        await driver.press("w")
+        await driver.shows("content_block_delta", "event:")
+        await driver.press("escape")
+        await driver.shows("oldest first")
+
+
+async def test_a_request_that_has_ended_says_so(tmp_path: Path) -> None:
+    script = demo.script(2)
+    ended = TimelineEvent(seconds=9.9, kind="cancelled", note="by an operator")
+    script.details[FIRST] = RequestDetail(request=demo.requests()[4], timeline=[ended])
+    script.hold_wire = False
+    async with looking(script, tmp_path) as driver:
+        await driver.press("2", "enter")
+        await driver.shows("by an operator", "end of the stream")
+
+
+@pytest.mark.parametrize(
+    ("keys", "question", "call"),
+    [
+        (["c", "y"], f"Cancel {FIRST}?", (f"/v1/admin/requests/{FIRST}/cancel", {})),
+        (["p", "y"], f"Resume {FIRST}?", (f"/v1/admin/requests/{FIRST}/resume", {})),
+        (["down", "p", "y"], "Pause req_d3d94468?", ("/v1/admin/requests/req_d3d94468/pause", {})),
+        (
+            ["i", "minus", "7", "enter"],
+            f"Priority of {FIRST}",
+            (f"/v1/admin/requests/{FIRST}/priority", {"priority": -7}),
+        ),
+    ],
+)
+async def test_a_request_is_acted_on_after_a_yes(
+    tmp_path: Path, keys: list[str], question: str, call: tuple[str, dict[str, int]]
+) -> None:
+    script = demo.script(2)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("2", *keys[:-1])
+        await driver.shows(question)
+        assert script.calls == []
+        await driver.press(keys[-1])
+        await until(lambda: script.calls)
+    assert script.calls == [("POST", *call)]
+
+
+@pytest.mark.parametrize("keys", [["c", "n"], ["c", "escape"], ["c", "enter"], ["i", "5", "escape"], ["p", "n"]])
+async def test_nothing_is_done_without_a_yes(tmp_path: Path, keys: list[str]) -> None:
+    script = demo.script(2)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("2", *keys)
+        await driver.hides("?  ")
+        await driver.press("1")
+        assert driver.page.NAME == "overview"
+    assert script.calls == []
+
+
+async def test_a_click_answers_a_question(tmp_path: Path) -> None:
+    script = demo.script(2)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("2", "c")
+        await until(lambda: driver.app.screen.query(Button))
+        await driver.pilot.click("#yes")
+        await until(lambda: script.calls)
+    assert script.calls == [("POST", f"/v1/admin/requests/{FIRST}/cancel", {})]
+
+
+async def test_what_could_not_be_done_is_told(tmp_path: Path) -> None:
+    script = demo.script(2)
+    script.refuse[f"/v1/admin/requests/{FIRST}/cancel"] = lambda: problem(403, "This key [b]may[/b] not.")
+    async with looking(script, tmp_path) as driver:
+        await driver.press("2", "c", "y")
+        await driver.shows("Not done", "403: This key [b]may[/b] not.")
+
+
+async def test_the_cursor_stays_on_its_request_while_others_come_and_go(tmp_path: Path) -> None:
+    script = demo.script(1)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("2", "down", "down")
+        table = driver.page.query_one(DataTable)
+        before = demo.snapshot(1)
+        gone = [each for each in before.requests if each.id not in (FIRST, "req_45c48cce")]
+        await script.tell(
+            type(before)(**{**{f: getattr(before, f) for f in before.__struct_fields__}, "requests": gone})
+        )
+        await until(lambda: table.row_count == 3)
+        await driver.press("c")
+        await driver.shows("Cancel req_8f14e45f?")
+
+
+@pytest.mark.parametrize(
+    ("downs", "key", "question", "call"),
+    [
+        (1, "u", "Unload smollm2-135m-instruct?", ("unload", demo.SMALL)),
+        (3, "l", "Load my-finetune?", ("load", "my-finetune")),
+        (4, "p", "Pull qwen2.5-1.5b-instruct?", ("pull", "qwen2.5-1.5b-instruct")),
+        (2, "x", "Stop the pull of gemma-3-270m-it?", ("pull/cancel", "gemma-3-270m-it")),
+    ],
+)
+async def test_models_are_acted_on_after_a_yes(
+    tmp_path: Path, downs: int, key: str, question: str, call: tuple[str, str]
+) -> None:
+    script = demo.script(2)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("3", *["down"] * downs, key)
+        await driver.shows(question)
+        assert script.calls == []
+        await driver.press("y")
+        await until(lambda: script.calls)
+    assert script.calls == [("POST", f"/v1/admin/models/{call[0]}", {"model": call[1]})]
+
+
+async def test_models_show_progress_and_what_failed(tmp_path: Path) -> None:
+    async with looking(demo.script(2), tmp_path) as driver:
+        await driver.press("3", "down", "down")
+        await driver.shows("★ qwen2.5-coder-0.5b", "63%", "159 MB of 253 MB")
+        await driver.press("down")
+        await driver.shows("quantise it as Q4_K")
+
+
+async def test_chat_streams_folds_thoughts_and_sends_the_conversation(tmp_path: Path) -> None:
+    script = demo.script(2)
+    script.answers = [demo.answer("It is [bold]42[/] \x1b[31m.", "Let me \x07 think."), demo.answer("Bye.", "")]  # type: ignore[list-item]
+    async with looking(script, tmp_path) as driver:
+        await driver.press("4", *"hi1", "ctrl+j", "q", "enter")
+        await driver.shows("It is [bold]42[/] ␛[31m.", "▶ thinking (4 words)", "4 tokens in")
+        assert "Let me" not in shown(driver.app)
+        await driver.press("ctrl+t")
+        await driver.shows("Let me ␇ think.")
+        await driver.press("k", "enter")
+        await driver.shows("Bye.")
+    sent = script.calls[-1][2]
+    assert sent["messages"] == [
+        {"role": "user", "content": "hi1\nq"},
+        {"role": "assistant", "content": "It is [bold]42[/] \x1b[31m."},
+        {"role": "user", "content": "k"},
+    ]
+    assert "model" not in sent
+
+
+async def test_chat_stops_edits_and_asks_again(tmp_path: Path) -> None:
+    script = demo.script(2)
+    script.hold_answer.clear()
+    script.answers = [[chunk(content="One two"), "hold"], [chunk(content="Three", reason="stop")]]  # type: ignore[arg-type]
+    script.answers = [[chunk(content="One two"), "hold"], [chunk("stop", content="Three")]]
+    async with looking(script, tmp_path) as driver:
+        await driver.press("4", "a", "enter")
+        await driver.shows("One two", "…")
+        await driver.press("escape")
+        await driver.shows("✖ stopped")
+        await driver.press("up")
+        assert driver.page.query_one(Composer).text == "a"
+        await driver.hides("One two")
+        await driver.press("b", "enter")
+        await driver.shows("Three")
+        await driver.press("ctrl+r")
+        await until(lambda: len(script.calls) == 3)
+        await driver.shows("Three")
+        await driver.press("ctrl+l")
+        await driver.hides("Three")
+    assert [call[2]["messages"] for call in script.calls[1:]] == [[{"role": "user", "content": "ab"}]] * 2
+
+
+async def test_chat_asks_the_model_that_was_chosen(tmp_path: Path) -> None:
+    script = demo.script(2)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("4", "ctrl+o", "down", "enter")
+        await driver.shows("with smollm2-135m-instruct")
+        await driver.press("a", "enter")
+        await until(lambda: script.calls)
+    assert script.calls[0][2]["model"] == demo.SMALL
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([chunk(content="So"), {"error": {"message": "Cancelled by the operator."}}], "✖ Cancelled by the operator."),
+        ([chunk(content="So")], "before the answer was whole"),
+        ([chunk(content="So"), "{"], "cannot be read"),
+        ([chunk("length", content="So"), "[DONE]"], "cut off at the length limit"),
+        (
+            [chunk(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": "{[b]"}}]), chunk("tool_calls")],
+            "→ f({[b])",
+        ),
+    ],
+)
+async def test_chat_says_how_an_answer_ended(tmp_path: Path, answer: list[object], words: str) -> None:
+    script = demo.script(2)
+    script.answers = [answer]  # type: ignore[list-item]
+    async with looking(script, tmp_path) as driver:
+        await driver.press("4", "a", "enter")
+        await driver.shows(words)
+        assert isinstance(driver.page, ChatPage)
+        await until(lambda: not driver.page.busy)  # type: ignore[attr-defined]
+
+
+async def test_chat_says_what_was_refused(tmp_path: Path) -> None:
+    script = demo.script(2)
+    script.refuse["/v1/chat"] = lambda: problem(429, "The queue is full.")
+    async with looking(script, tmp_path) as driver:
+        await driver.press("4", "a", "enter")
+        await driver.shows("✖ 429: The queue is full.")
+
+
+async def test_bench_runs_keeps_its_result_and_compares(tmp_path: Path) -> None:
+    script = demo.script(2)
+    script.answers = [demo.answer("one two three", "")]  # type: ignore[list-item]
+    async with looking(script, tmp_path) as driver:
+        await driver.press("5")
+        driver.page.query_one("#requests", Input).value = "6"
+        await driver.press("r")
+        await driver.shows("6 answers in", "first token p50")
+        table = driver.page.query_one("#result", DataTable)
+        assert table.get_row_at(0)[2].plain == "–"
+        await driver.press("r")
+        await until(lambda: len(script.calls) == 12 and table.get_row_at(0)[2].plain != "–")
+        await until(lambda: table.get_row_at(0)[1].plain != "–")
+    prompts = {call[2]["messages"][0]["content"] for call in script.calls}
+    assert len(prompts) == 12
+    assert {call[2]["ignore_eos"] for call in script.calls} == {True}
+
+
+async def test_bench_stops_and_says_what_failed(tmp_path: Path) -> None:
+    script = demo.script(2)
+    script.answers = [["hold"]]
+    script.hold_answer.clear()
+    async with looking(script, tmp_path) as driver:
+        await driver.press("5", "r")
+        await until(lambda: len(script.calls) == 4)
+        await driver.press("x")
+        await driver.shows("stopped.")
+        script.refuse["/v1/chat"] = lambda: problem(400, "ignore_eos is not supported.")
+        await driver.press("r")
+        await driver.shows("✖ 400: ignore_eos is not supported.")
+
+
+async def test_bench_refuses_numbers_out_of_range(tmp_path: Path) -> None:
+    script = demo.script(2)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("5")
+        driver.page.query_one("#concurrency", Input).value = "0"
+        await driver.press("r")
+        await driver.shows("at a time: 1 to 256")
+    assert script.calls == []
+
+
+async def test_logs_are_filtered_by_level_and_text(tmp_path: Path) -> None:
+    async with looking(demo.script(2), tmp_path, (120, 30)) as driver:
+        await driver.press("6")
+        await driver.shows("info and above", "listening on", "signal 9")
+        assert "step 10412" not in shown(driver.app)
+        await driver.press("l")
+        await driver.hides("listening on")
+        await driver.press("l", "l")
+        await driver.shows("debug and above", "step 10412")
+        await driver.press("slash", *"REQ_65")
+        await driver.hides("listening on")
+        await driver.shows("the client stalls")
+        await driver.press("escape")
+        await driver.shows("listening on")
+
+
+async def test_a_log_line_drives_neither_terminal_nor_markup(tmp_path: Path) -> None:
+    script = demo.script(1)
+    line = demo.logs()[0]
+    script.logs = [
+        type(line)(
+            time=line.time, level="error", logger="x[b]", message="\x1b]0;owned\x07 [red]no[/red]\n  second\x9b2J"
+        )
+    ]
+    async with looking(script, tmp_path, (120, 30)) as driver:
+        await driver.press("6")
+        await driver.shows("x[b] ␛]0;owned␇ [red]no[/red]", "      second\ufffd2J")
+
+
+async def test_names_of_others_are_never_markup(tmp_path: Path) -> None:
+    hostile = "[bold]\x1b[2J[/bold][@click=app.quit]q"
+    script = Script()
+    told = demo.snapshot()
+    request = demo.requests()[0]
+    fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    strange = type(request)(**{**fields, "id": hostile, "key": hostile, "model": hostile, "surface": hostile})
+    model = demo.models()[0]
+    fields = {name: getattr(model, name) for name in model.__struct_fields__}
+    bad_model = type(model)(**{**fields, "name": hostile, "error": hostile, "title": hostile})
+    script.models = [bad_model]
+    script.snapshots = [
+        type(told)(
+            time=demo.NOW, version=hostile, status=hostile, reason=hostile, requests=[strange], models=[bad_model]
+        )
+    ]
+    async with looking(script, tmp_path, LARGE) as driver:
+        for keys in (
+            ["1"],
+            ["2"],
+            ["c"],
+            ["n", "i"],
+            ["escape", "3"],
+            ["u"],
+            ["n", "4", "ctrl+o"],
+            ["enter", "a", "enter"],
+        ):
+            await driver.press(*keys)
+            await driver.shows("[bold]␛[2J")

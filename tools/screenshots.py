@@ -1,0 +1,175 @@
+"""Make the pictures of `millstream top` in docs/images from a played server; `--png` also renders them for a look.
+
+python tools/screenshots.py [--to docs/images] [--png] [NAME...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+os.environ.setdefault("TZ", "UTC")
+time.tzset()
+
+from textual.pilot import Pilot  # noqa: E402
+
+from millstream.admin.views import Percentiles  # noqa: E402
+from millstream.tui.app import TopApp  # noqa: E402
+from millstream.tui.benchmark import Plan, Result  # noqa: E402
+from millstream.tui.client import Server  # noqa: E402
+from millstream.tui.pages.bench import BenchPage  # noqa: E402
+from millstream.tui.results import Results  # noqa: E402
+from tui import demo  # noqa: E402
+from tui.played_server import playing  # noqa: E402
+from tui.waiting import until  # noqa: E402
+
+Steps = Callable[[Pilot[None]], Awaitable[None]]
+
+
+async def _keys(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause(0.15)
+
+
+async def _overview(pilot: Pilot[None]) -> None:
+    await pilot.pause(0.2)
+
+
+async def _requests(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "2", "down")
+
+
+async def _request(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "2", "down", "down", "enter")
+    await pilot.pause(0.6)
+
+
+async def _confirm(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "2", "c")
+
+
+async def _models(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "3", "down", "down")
+
+
+async def _chat(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "4")
+    pilot.app.screen.query_one("#message").text = "Remove duplicates from a list, but keep the order."  # type: ignore[attr-defined]
+    await _keys(pilot, "enter")
+    await pilot.pause(0.8)
+    await _keys(pilot, "ctrl+t")
+
+
+async def _bench(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "5")
+    page = pilot.app.screen
+    assert isinstance(page, BenchPage)
+    page.present(_result(0.92), _result(1.0))
+    await pilot.pause(0.2)
+
+
+async def _logs(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "6", "l", "l", "l")
+    await pilot.pause(0.4)
+
+
+async def _help(pilot: Pilot[None]) -> None:
+    await _keys(pilot, "question_mark")
+
+
+def _result(factor: float) -> Result:
+    def spread(p50: float, p95: float, p99: float) -> Percentiles:
+        return Percentiles(p50=p50 * factor, p95=p95 * factor, p99=p99 * factor)
+
+    return Result(
+        plan=Plan(),
+        when=demo.NOW - 86_400 * (factor == 1.0),
+        seconds=8.24 * factor,
+        done=16,
+        failed=0,
+        prompt_tokens=1_216,
+        completion_tokens=1_024,
+        first_token=spread(0.412, 0.731, 0.744),
+        inter_token=spread(0.0263, 0.0341, 0.0602),
+        whole=spread(2.07, 2.31, 2.33),
+    )
+
+
+SMALL, LARGE = (80, 24), (200, 60)
+SHOTS: dict[str, tuple[tuple[int, int], Steps]] = {
+    "overview": ((110, 32), _overview),
+    "overview-small": (SMALL, _overview),
+    "overview-large": (LARGE, _overview),
+    "requests": ((110, 28), _requests),
+    "requests-small": (SMALL, _requests),
+    "requests-large": (LARGE, _requests),
+    "request": ((140, 32), _request),
+    "request-small": (SMALL, _request),
+    "confirm": ((110, 28), _confirm),
+    "models": ((110, 28), _models),
+    "models-small": (SMALL, _models),
+    "chat": ((110, 28), _chat),
+    "chat-small": (SMALL, _chat),
+    "bench": ((110, 28), _bench),
+    "bench-small": (SMALL, _bench),
+    "logs": ((110, 28), _logs),
+    "logs-small": (SMALL, _logs),
+    "help": ((110, 32), _help),
+    "help-large": (LARGE, _help),
+}
+DOCUMENTED = ("overview", "requests", "request", "models", "chat", "bench", "logs")
+"""Those that the documentation shows."""
+
+
+async def shoot(name: str) -> str:
+    """The SVG of one picture."""
+    size, steps = SHOTS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        async with playing(demo.script()) as url:
+            app = TopApp(Server(url), results=Results(Path(folder) / "bench.json"))
+            async with app.run_test(size=size) as pilot:
+                await until(lambda: len(app.state.history.decode) == 90)
+                app.state.url = "http://127.0.0.1:8000"
+                app.screen.show_all(app.state)  # type: ignore[attr-defined]
+                await steps(pilot)
+                app.clear_notifications()
+                await pilot.pause(0.1)
+                return standalone(app.export_screenshot(title="millstream top", simplify=True))
+
+
+def standalone(svg: str) -> str:
+    """Without fonts from elsewhere, and the same in every run (rich numbers its classes at random)."""
+    svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.S)
+    svg = svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace")
+    svg = re.sub(r"terminal-\d+", "terminal", svg)
+    return re.sub(r"<!-- Generated with .*? -->\s*", "", svg)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHOTS))
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--png", action="store_true", help="also PNGs, by rsvg-convert")
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    for name in given.names or DOCUMENTED:
+        path = given.to / f"top-{name}.svg"
+        path.write_text(asyncio.run(shoot(name)), encoding="utf-8")
+        if given.png:
+            subprocess.run(["rsvg-convert", "-w", "1400", "-o", path.with_suffix(".png"), path], check=True)
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
