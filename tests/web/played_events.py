@@ -22,7 +22,7 @@ class PlayedEvents:
         self.refuse: tuple[int, str] | None = None
         self.length: int | None = None
         self.connections = 0
-        self.open = 0
+        self.listeners: set[object] = set()
         self.keys: list[str | None] = []
 
     def route(self) -> Route:
@@ -38,7 +38,9 @@ class PlayedEvents:
         return StreamingResponse(self._frames(), media_type="text/event-stream")
 
     async def _frames(self) -> AsyncIterator[bytes]:
-        self.open += 1
+        # Those of a test before, which end later, are in that test's set.
+        listeners, own = self.listeners, object()
+        listeners.add(own)
         try:
             sent = 0
             while self.length is None or sent < self.length:
@@ -46,7 +48,7 @@ class PlayedEvents:
                 yield b": alive\n\nevent: snapshot\ndata: " + msgspec.json.encode(self.snapshot) + b"\n\n"
                 await asyncio.sleep(0.02)
         finally:
-            self.open -= 1
+            listeners.discard(own)
 
 
 def a_snapshot() -> Snapshot:
