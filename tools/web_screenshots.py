@@ -117,11 +117,11 @@ async def chat(page: Page, live: Live, name: str) -> None:
 
 
 async def dashboard(page: Page, live: Live, events: PlayedEvents, name: str) -> None:
+    events.sent = 0
     await page.goto(f"{live.url}/#/dashboard")
     await page.locator("#connection[data-state=live]").wait_for()
-    for tick in range(130):
-        events.snapshot = moment(tick)
-        await asyncio.sleep(0.025)
+    while events.sent < 130:
+        await asyncio.sleep(0.1)
     await page.screenshot(path=IMAGES / f"web-dashboard{name}.png")
 
 
@@ -144,5 +144,6 @@ if __name__ == "__main__":
     with serving() as live:
         live.provider.script = model
         events = PlayedEvents()
+        events.play = moment
         live.app.router.routes.insert(0, events.route())
         asyncio.run(main(live, events))
