@@ -13,6 +13,11 @@ from web.plays import Gate, saying, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+KEPT = """async () => {
+  const { openStore } = await import("/assets/chat/store.js");
+  const store = await openStore(() => {});
+  return JSON.stringify(await store.all()).includes("So far");
+}"""
 TITLES = "#conversations .title"
 
 
@@ -36,6 +41,8 @@ async def test_what_came_before_a_reload_is_kept(tab: Tab, live: Live) -> None:
     live.provider.script = saying("So far", gate=gate)
     await tab.say("Go")
     await tab.page.locator(".words", has_text="So far").wait_for()
+    # Kept once a second; what a browser still writes while it leaves a page is its own affair.
+    await tab.page.wait_for_function(KEPT)
     await tab.page.reload()
     await tab.page.wait_for_selector("html[data-ready]")
     await tab.page.locator(".words", has_text="So far").wait_for()
