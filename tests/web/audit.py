@@ -72,16 +72,16 @@ AUDIT = """() => {
   return wrong;
 }"""
 
-WIDER = """() => [...document.querySelectorAll("body *")]
+WIDER = """(width) => [...document.querySelectorAll("body *")]
   .filter((each) => {
     const box = each.getBoundingClientRect();
     const hidden = !each.checkVisibility({ visibilityProperty: true }) || each.closest(".offscreen, .skip, [inert]");
     let clips = each.parentElement;
     while (clips && getComputedStyle(clips).overflowX === "visible") clips = clips.parentElement;
-    return !hidden && (!clips || clips === document.documentElement) && box.width && box.right > innerWidth + 1;
+    return !hidden && (!clips || clips === document.documentElement) && box.width && box.right > width + 1;
   })
   .map((each) => `${each.localName}#${each.id}.${each.getAttribute("class")}`)
-  .concat(document.documentElement.scrollWidth > innerWidth ? ["the page scrolls sideways"] : [])"""
+  .concat(document.documentElement.scrollWidth > width || innerWidth > width ? ["the page scrolls sideways"] : [])"""
 
 
 async def faults(page: Any) -> list[str]:
@@ -91,6 +91,7 @@ async def faults(page: Any) -> list[str]:
 
 
 async def wider(page: Any) -> list[str]:
-    """Elements that are wider than the screen and that nothing clips or scrolls."""
-    found: list[str] = await page.evaluate(WIDER)
+    """Elements that are wider than the screen and that nothing clips or scrolls. A phone's browser makes its window as
+    wide as what is in it, so it is held against the screen."""
+    found: list[str] = await page.evaluate(WIDER, page.viewport_size["width"])
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from starlette.requests import Request
@@ -14,15 +14,17 @@ from millstream.admin.views import EngineView, KeyUsage, ModelView, Percentiles,
 
 
 class PlayedEvents:
-    """``snapshot`` is sent again and again; ``refuse``: status and message instead; ``length``: snapshots of one
-    connection, then it ends."""
+    """``snapshot`` is sent again and again, or what ``play`` makes of the number of an event. ``refuse``: status and
+    message instead; ``length``: snapshots of one connection, then it ends."""
 
     def __init__(self) -> None:
         self.snapshot = a_snapshot()
+        self.play: Callable[[int], Snapshot] | None = None
         self.refuse: tuple[int, str] | None = None
         self.length: int | None = None
         self.connections = 0
-        self.open = 0
+        self.sent = 0
+        self.listeners: set[object] = set()
         self.keys: list[str | None] = []
 
     def route(self) -> Route:
@@ -38,15 +40,18 @@ class PlayedEvents:
         return StreamingResponse(self._frames(), media_type="text/event-stream")
 
     async def _frames(self) -> AsyncIterator[bytes]:
-        self.open += 1
+        # Those of a test before, which end later, are in that test's set.
+        listeners, own = self.listeners, object()
+        listeners.add(own)
         try:
-            sent = 0
-            while self.length is None or sent < self.length:
-                sent += 1
-                yield b": alive\n\nevent: snapshot\ndata: " + msgspec.json.encode(self.snapshot) + b"\n\n"
+            last = None if self.length is None else self.sent + self.length
+            while last is None or self.sent < last:
+                self.sent += 1
+                snapshot = self.snapshot if self.play is None else self.play(self.sent)
+                yield b": alive\n\nevent: snapshot\ndata: " + msgspec.json.encode(snapshot) + b"\n\n"
                 await asyncio.sleep(0.02)
         finally:
-            self.open -= 1
+            listeners.discard(own)
 
 
 def a_snapshot() -> Snapshot:

@@ -130,10 +130,10 @@ async def test_a_screen_reader_hears_of_an_answer_in_sentences(tab: Tab, live: L
     text = "The first sentence. The second one. And"
     live.provider.script = saying(text, gate=gate, then=" the third.")
     await tab.say("Q")
-    await tab.page.wait_for_function("window.heard.length > 0")
+    await tab.page.wait_for_function("() => window.heard.length > 0")
     gate.open()
     await tab.idle()
-    await tab.page.wait_for_function("window.heard.at(-1).endsWith('Answer complete.')")
+    await tab.page.wait_for_function("() => window.heard.at(-1).endsWith('Answer complete.')")
     heard: list[str] = await tab.page.evaluate("window.heard")
     # Each piece of text once, in order, whole sentences, and far fewer times than there were chunks.
     assert "".join(f"{each.strip()} " for each in heard).strip() == f"{text} the third. Answer complete."

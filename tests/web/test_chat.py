@@ -235,7 +235,8 @@ async def test_what_anybody_writes_is_text(tab: Tab, live: Live) -> None:
     )
     assert found == [0, 0, ["https://evil.example/track.png"]]
     assert dialogs == []
-    assert "<script>alert(1)</script>" in await answer.locator("pre code").last.inner_text()
+    shown = tab.page.locator(".message.assistant").first.locator(".words pre code")
+    assert await shown.inner_text() == "<script>alert(1)</script>"
 
 
 async def test_what_the_server_left_out_is_told(tab: Tab) -> None:

@@ -63,7 +63,7 @@ async def test_it_connects_again_and_leaves_when_it_is_not_shown(tab: Tab, event
     assert await page.locator("#dashboard-problem").is_hidden()
     assert events.connections == 2
     await page.get_by_role("link", name="Chat").click()
-    await until(lambda: events.open == 0, "the page still listens")
+    await until(lambda: not events.listeners, "the page still listens")
 
 
 async def test_a_key_without_rights_is_told_so(tab: Tab, events: PlayedEvents) -> None:

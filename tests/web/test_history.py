@@ -13,6 +13,11 @@ from web.plays import Gate, saying, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+KEPT = """async () => {
+  const { openStore } = await import("/assets/chat/store.js");
+  const store = await openStore(() => {});
+  return JSON.stringify(await store.all()).includes("So far");
+}"""
 TITLES = "#conversations .title"
 
 
@@ -36,6 +41,8 @@ async def test_what_came_before_a_reload_is_kept(tab: Tab, live: Live) -> None:
     live.provider.script = saying("So far", gate=gate)
     await tab.say("Go")
     await tab.page.locator(".words", has_text="So far").wait_for()
+    # Kept once a second; what a browser still writes while it leaves a page is its own affair.
+    await tab.page.wait_for_function(KEPT)
     await tab.page.reload()
     await tab.page.wait_for_selector("html[data-ready]")
     await tab.page.locator(".words", has_text="So far").wait_for()
@@ -88,6 +95,21 @@ async def test_rename_export_delete_and_import(tab: Tab, tmp_path: Path) -> None
     assert await page.locator(".said").all_inner_texts() == ["To be kept"]
     assert "20 tokens" not in await page.locator(".meta").inner_text()
     assert "3 tokens" in await page.locator(".meta").inner_text()
+
+
+async def test_what_is_deleted_in_mid_answer_does_not_come_back(tab: Tab, live: Live) -> None:
+    page = tab.page
+    live.provider.script = saying("begin", gate=Gate())
+    await tab.say("Unwanted")
+    await page.locator(".words", has_text="begin").wait_for()
+    await page.locator("#conversations summary").click()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await page.click("#question-yes")
+    await page.wait_for_selector("#conversations-empty:not([hidden])")
+    await until(lambda: live.provider.closed == 1, "the server goes on for nobody")
+    await page.reload()
+    await page.wait_for_selector("html[data-ready]")
+    assert await page.locator(TITLES).count() == 0
 
 
 def export(**changes) -> str:

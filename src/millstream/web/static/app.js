@@ -31,7 +31,6 @@ async function show() {
 }
 
 addEventListener("hashchange", async () => {
-  sidebar.close();
   await show();
   // The focus follows to what is new; on a touch screen the keyboard would cover it.
   if (!byId("dashboard-view").hidden) byId("dashboard-title").focus();
@@ -40,7 +39,6 @@ addEventListener("hashchange", async () => {
 byId("new-chat").addEventListener("click", (event) => {
   event.preventDefault();
   if (location.hash === "#/" || location.hash === "") {
-    sidebar.close();
     chat.open(null).then(() => chat.focus());
   } else {
     location.hash = "#/";

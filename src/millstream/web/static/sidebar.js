@@ -13,6 +13,9 @@ export class Sidebar {
     for (const opener of this.#openers) opener.addEventListener("click", () => this.#open(opener));
     byId("sidebar-close").addEventListener("click", () => this.close());
     byId("sidebar-shade").addEventListener("click", () => this.close());
+    this.#element.addEventListener("click", (event) => {
+      if (event.target.closest("a")) this.close();
+    });
     this.#element.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
     });

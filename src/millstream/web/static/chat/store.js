@@ -16,6 +16,7 @@ class Store {
   #database;
   #tell;
   #memory = new Map();
+  #deleted = new Set();
 
   constructor(database, tell) {
     this.#database = database;
@@ -44,8 +45,9 @@ class Store {
     return this.#database ? this.#run("readonly", (table) => table.getAll()) : [...this.#memory.values()];
   }
 
-  /** Keeps a conversation as it is now. */
+  /** Keeps a conversation as it is now; not one that was deleted while an answer of it was written. */
   async put(conversation) {
+    if (this.#deleted.has(conversation.id)) return;
     const kept = structuredClone(conversation);
     if (this.#database) await this.#run("readwrite", (table) => table.put(kept));
     else this.#memory.set(kept.id, kept);
@@ -54,6 +56,7 @@ class Store {
 
   /** Forgets one. */
   async delete(id) {
+    this.#deleted.add(id);
     if (this.#database) await this.#run("readwrite", (table) => table.delete(id));
     this.#memory.delete(id);
     this.#tell(id);
@@ -61,6 +64,7 @@ class Store {
 
   /** Forgets all. */
   async clear() {
+    for (const { id } of await this.list()) this.#deleted.add(id);
     if (this.#database) await this.#run("readwrite", (table) => table.clear());
     this.#memory.clear();
     this.#tell(null);

@@ -25,6 +25,9 @@ export class Thread {
 
   /** Shows a conversation anew: other messages than before. */
   show(conversation, busy) {
+    // A frame that still waits knows less.
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
     const shown = path(conversation);
     const results = new Map(shown.filter(({ role }) => role === "tool").map(({ callId, content }) => [callId, content]));
     const asking = openCalls(conversation);

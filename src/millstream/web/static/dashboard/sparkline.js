@@ -13,8 +13,8 @@ export class Sparkline {
   #title = svg("title");
   #line = svg("path", { class: "line" });
   #area = svg("path", { class: "area" });
-  /** The largest value, for beside the name. */
-  most = h("span", { class: "most", "aria-hidden": "true" });
+  /** The largest value, as text for below the line. */
+  most = h("p", { class: "most", "aria-hidden": "true" });
 
   constructor(name, describe) {
     this.name = name;

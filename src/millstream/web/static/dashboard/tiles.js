@@ -24,9 +24,9 @@ const TILES = [
   { name: "KV cache", unit: "", value: kvShare, write: percent,
     lines: (now) => [`${integer(sum(now, "kv_blocks_used"))} of ${integer(sum(now, "kv_blocks_total"))} blocks`,
       `prefix cache hits ${percent(prefixHits(now))}`] },
-  { name: "First token", unit: "median", value: (now) => now.first_token?.p50 ?? null, write: seconds,
+  { name: "First token", unit: "", value: (now) => now.first_token?.p50 ?? null, write: seconds,
     lines: (now) => quantiles(now.first_token) },
-  { name: "Between tokens", unit: "median", value: (now) => now.inter_token?.p50 ?? null, write: seconds,
+  { name: "Between tokens", unit: "", value: (now) => now.inter_token?.p50 ?? null, write: seconds,
     lines: (now) => quantiles(now.inter_token) },
 ];
 
@@ -57,9 +57,9 @@ class Tile {
     this.#plan = plan;
     this.#spark = new Sparkline(plan.name, plan.write);
     this.element = h("section", { class: "tile", "aria-label": plan.name },
-      h("header", {}, h("h2", {}, plan.name), this.#spark.most),
+      h("h2", {}, plan.name),
       h("p", { class: "value" }, this.#number, plan.unit ? h("span", { class: "unit" }, ` ${plan.unit}`) : null),
-      this.#spark.element, this.#lines);
+      this.#spark.element, this.#spark.most, this.#lines);
   }
 
   update(snapshot) {
@@ -102,5 +102,5 @@ function waits(snapshot) {
 }
 
 function quantiles(percentiles) {
-  return [`p95 ${seconds(percentiles?.p95)}`, `p99 ${seconds(percentiles?.p99)}`];
+  return ["median of the last minute", `p95 ${seconds(percentiles?.p95)} · p99 ${seconds(percentiles?.p99)}`];
 }

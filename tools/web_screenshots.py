@@ -1,0 +1,148 @@
+"""Pictures of the web page for docs/images: `python tools/web_screenshots.py`. Needs what `tests/web` needs.
+
+The server is a real one; what the model says and what `/v1/events` tells is played.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from playwright.async_api import Page, async_playwright  # noqa: E402
+
+from millstream.admin.views import Snapshot  # noqa: E402
+from millstream.ir.deltas import Content, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage  # noqa: E402
+from millstream.ir.request import Request  # noqa: E402
+from support.live import Live, serving  # noqa: E402
+from support.provider import Step  # noqa: E402
+from web.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
+from web.played_events import PlayedEvents, a_snapshot  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+SIZES: dict[str, dict[str, Any]] = {
+    "": {"viewport": {"width": 1280, "height": 800}},
+    "-phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
+
+THOUGHT = (
+    "The overshot wheel is fed from above, so the weight of the water does the work. Compare by efficiency and head."
+)
+ANSWER = """An **overshot** wheel is filled from above and turned by the *weight* of the water; an **undershot** one
+hangs in the stream and is pushed by its *speed*.
+
+| wheel | head | efficiency |
+|---|--:|--:|
+| overshot | 3 – 10 m | 80 – 90 % |
+| breastshot | 1.5 – 4 m | 70 – 80 % |
+| undershot | below 1.5 m | 25 – 40 % |
+
+The power is `P = η · ρ · g · Q · h`:
+
+```python
+def power(flow: float, head: float, efficiency: float = 0.85) -> float:
+    \"\"\"Watts of a wheel with `flow` in m³/s and `head` in m.\"\"\"
+    return efficiency * 1000 * 9.81 * flow * head
+```
+"""
+QUESTION = "What is the difference between an overshot and an undershot wheel?"
+OTHERS = ("A name for a bakery by a river", "Explain paged attention", "Review this SQL migration")
+
+
+def model(request: Request) -> Iterator[Step]:
+    """What is said to the question, to a call, and to all else."""
+    asked = request.messages[-1]  # type: ignore[union-attr]
+    yield Start(prompt_tokens=61, cached_tokens=32)
+    yield 0.15
+    if "flow" in asked.content:
+        yield ToolCallStart(0, "call_0", "river_gauge")
+        yield ToolCallArgs(0, '{"station":"Mühlbach","unit":"m3/s"}')
+        yield Finish("tool_calls", Usage(61, 24, 32, 0))
+    elif asked.content == QUESTION:
+        yield Reasoning(THOUGHT)
+        for at in range(0, len(ANSWER), 12):
+            yield Content(ANSWER[at : at + 12])
+            yield 0.004
+        yield Finish("stop", Usage(61, 212, 32, 38))
+    else:
+        yield Content("Gladly.")
+        yield Finish("stop", Usage(61, 3, 32, 0))
+
+
+def moment(tick: int) -> Snapshot:
+    """A server under a load that comes and goes."""
+    swing = math.sin(tick / 9) + 0.5 * math.sin(tick / 3.7)
+    base = a_snapshot()
+    engine = msgspec.structs.replace(
+        base.engines[0], model="smollm2-135m-instruct", running=3 + round(swing),
+        kv_blocks_used=310 + round(90 * swing),
+        kv_blocks_total=640,
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        base,
+        version="0.1.0",
+        decode_tokens_per_second=112 + 40 * swing,
+        first_token=msgspec.structs.replace(base.first_token, p50=0.2 + 0.05 * math.sin(tick / 5)),
+        inter_token=msgspec.structs.replace(base.inter_token, p50=0.024 + 0.004 * swing),
+        engines=[engine],
+        requests=[msgspec.structs.replace(each, model=engine.model) for each in base.requests],
+        models=[msgspec.structs.replace(base.models[0], name=engine.model), *base.models[1:]],
+    )
+
+
+async def chat(page: Page, live: Live, name: str) -> None:
+    await page.goto(live.url)
+    for text in (*OTHERS, QUESTION):
+        await page.click("#new-chat") if await page.locator("#new-chat").is_visible() else await page.goto(
+            f"{live.url}/#/"
+        )
+        await page.fill("#prompt", text)
+        await page.click("#send")
+        await page.locator(".meta", has_text="tokens").wait_for()
+        await page.wait_for_selector("#send[data-busy=false]")
+    await page.evaluate("document.querySelector('#scroller').scrollTop = 0")
+    await page.screenshot(path=IMAGES / f"web-chat{name}.png")
+    await page.fill("#prompt", "And how much flow is there now?")
+    await page.click("#send")
+    await page.locator(".call textarea").wait_for()
+    await page.screenshot(path=IMAGES / f"web-tools{name}.png")
+
+
+async def dashboard(page: Page, live: Live, events: PlayedEvents, name: str) -> None:
+    events.sent = 0
+    await page.goto(f"{live.url}/#/dashboard")
+    await page.locator("#connection[data-state=live]").wait_for()
+    await asyncio.sleep(5)
+    await page.screenshot(path=IMAGES / f"web-dashboard{name}.png")
+
+
+async def main(live: Live, events: PlayedEvents) -> None:
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        for size, options in SIZES.items():
+            for look in ("light", "dark"):
+                context = await browser.new_context(**options, color_scheme=look, reduced_motion="reduce")
+                page = await context.new_page()
+                page.set_default_timeout(60_000)
+                await chat(page, live, f"{size}-{look}")
+                await dashboard(page, live, events, f"{size}-{look}")
+                await context.close()
+        await browser.close()
+
+
+if __name__ == "__main__":
+    IMAGES.mkdir(exist_ok=True)
+    with serving() as live:
+        live.provider.script = model
+        events = PlayedEvents()
+        events.play = moment
+        live.app.router.routes.insert(0, events.route())
+        asyncio.run(main(live, events))
