@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from millstream.cli.bench import bench
-from millstream.cli.commands.models import list_, pull
+from millstream.cli.commands.models import list_, pull, rm, show
 from millstream.cli.commands.serve import serve
 from millstream.cli.commands.talk import chat, run
 from millstream.cli.lint import lint
@@ -47,6 +47,8 @@ app.command()(run)
 app.command()(chat)
 app.command()(pull)
 app.command("list")(list_)
+app.command()(show)
+app.command()(rm)
 app.command()(bench)
 app.command()(lint)
 app.command()(selftest)
