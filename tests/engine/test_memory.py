@@ -22,7 +22,7 @@ def test_a_model_fits_with_a_small_context_or_with_the_cache_that_was_asked_for(
     require_room(NEED, context_length=100_000, kv_bytes=None, free_bytes=1100 + 2 * 2048)
     require_room(NEED, context_length=10, kv_bytes=None, free_bytes=1100 + 2 * 10)
     for context, kv, free in ((100_000, None, 1100 + 2 * 2048 - 1), (10, None, 1119), (10, 500, 1599)):
-        with pytest.raises(NotEnoughMemory, match="not enough memory: .* are needed"):
+        with pytest.raises(NotEnoughMemory, match="not enough memory"):
             require_room(NEED, context_length=context, kv_bytes=kv, free_bytes=free)
     require_room(NEED, context_length=10, kv_bytes=500, free_bytes=1600)
 
