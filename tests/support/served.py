@@ -31,10 +31,14 @@ class Served:
 
     def engine_pid(self) -> int:
         """Process id of the engine, the server's only child."""
+        (child,) = self.engine_pids()
+        return child
+
+    def engine_pids(self) -> list[int]:
+        """Process ids of the engines, the server's only children, in the order in which they were started."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        (child,) = [int(each) for each in children]
-        return child
+        return [int(each) for each in children]
 
     def wait_idle(self, seconds: float = 20) -> dict[str, object]:
         """The health body once nothing runs or waits."""

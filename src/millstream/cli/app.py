@@ -12,7 +12,7 @@ from millstream.cli.commands.completion import completion
 from millstream.cli.commands.config import config_app
 from millstream.cli.commands.doctor import doctor
 from millstream.cli.commands.journal import journal_app, replay
-from millstream.cli.commands.models import list_, pull
+from millstream.cli.commands.models import list_, pull, rm, show
 from millstream.cli.commands.serve import serve
 from millstream.cli.commands.talk import chat, run
 from millstream.cli.configuration.group import ConfiguredGroup
@@ -55,6 +55,8 @@ app.command()(run)
 app.command()(chat)
 app.command()(pull)
 app.command("list")(list_)
+app.command()(show)
+app.command()(rm)
 app.add_typer(bench, name="bench")
 app.command()(top)
 app.command()(lint)

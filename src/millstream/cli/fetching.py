@@ -10,25 +10,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from millstream.cli.errors import CliError
 from millstream.cli.terminal import is_terminal, note
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, resolve_model
 from millstream.models.fetch import OnProgress, Progress, fetch_model
+from millstream.models.shelf import shelf
 
 _LINE_SECONDS = 5.0
+_JSON_SECONDS = 0.5
 
 
 def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
-    """The file a user means by ``ref`` (None: the default model). Raises `CliError`."""
+    """The file a user means by ``ref`` (None: the default model): as `resolve_model`, or a name that `list` shows.
+    Raises `CliError`."""
     try:
         return resolve_model(ref, fetch_shown if fetch else None)
     except ModelUnavailable as error:
-        raise CliError(str(error)) from None
+        model = shelf().get(ref or "")
+        if model is None or model.path is None:
+            raise CliError(str(error)) from None
+        return model.path
 
 
-def fetch_shown(model: CatalogueModel, folder: Path | None = None) -> Path:
-    """`fetch_model` with its progress on stderr. Raises `ModelUnavailable`."""
-    display = _bar if is_terminal(sys.stderr) else _lines
+def fetch_shown(model: CatalogueModel, folder: Path | None = None, *, as_json: bool = False) -> Path:
+    """`fetch_model` with its progress on stderr, or as lines of JSON on stdout. Raises `ModelUnavailable`."""
+    display = _json_lines if as_json else _bar if is_terminal(sys.stderr) else _lines
     with _sigterm_unwinds(), display(model) as on_progress:
         return fetch_model(model, folder, on_progress=on_progress)
 
@@ -74,6 +82,21 @@ def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
         elif time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
             note(f"fetching {model.name}: {state.done / 1e6:.0f} of {state.total / 1e6:.0f} MB")
+
+    yield show
+
+
+@contextmanager
+def _json_lines(model: CatalogueModel) -> Iterator[OnProgress]:
+    """A line for each stage, and twice a second."""
+    last, stage = 0.0, ""
+
+    def show(state: Progress) -> None:
+        nonlocal last, stage
+        if state.stage != stage or time.monotonic() - last >= _JSON_SECONDS:
+            last, stage = time.monotonic(), state.stage
+            line = {"model": model.name, "state": stage, "done": state.done, "total": state.total}
+            print(msgspec.json.encode(line).decode(), flush=True)
 
     yield show
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from millstream.admin.views import ModelState, ModelView
 from millstream.hosting.host import ModelHost
 from millstream.hosting.opening import ModelLoadError, ModelSource
@@ -112,7 +114,7 @@ class ModelDesk:
         for source in self._named.values():
             known = found.get(source.name)
             if known is None or known.path != source.path:
-                found[source.name] = _outside(source)
+                found[source.name] = _outside(source, known)
         for name in self._host.names():  # its file may have been removed
             found.setdefault(name, ShelfModel(name=name, title=name, license="", size=0, path=None))
         return found
@@ -163,12 +165,14 @@ class ModelDesk:
         return "on_disk" if model.path is not None else "available"
 
 
-def _outside(source: ModelSource) -> ShelfModel:
-    """A file that is in no listing."""
+def _outside(source: ModelSource, known: ShelfModel | None) -> ShelfModel:
+    """A file that is not in the folder. ``known``: what the listing has under its name, maybe another copy of it."""
     try:
         size, path = source.path.stat().st_size, source.path
     except OSError:
-        return ShelfModel(name=source.name, title=source.name, license="", size=0, path=None)
+        size, path = 0, None
+    if known is not None and known.origin is not None and known.origin.filename == source.path.name:
+        return msgspec.structs.replace(known, size=size, path=path)
     return ShelfModel(name=source.name, title=source.path.stem, license="", size=size, path=path)
 
 
