@@ -15,6 +15,7 @@ from millstream.cli.options import (
     EngineOptions,
     Formats,
     KvCacheOption,
+    KvTypeOption,
     NoFetchOption,
     PoolingOption,
     ReasoningFormatOption,
@@ -72,6 +73,7 @@ def serve(
     threads: ThreadsOption = 0,
     ctx: ContextOption = None,
     kv_cache: KvCacheOption = None,
+    kv_type: KvTypeOption = "f16",
     max_batch: Annotated[
         int,
         typer.Option(
@@ -145,6 +147,7 @@ def serve(
                 threads=threads,
                 context_length=ctx,
                 kv_cache=kv_cache,
+                kv_type=kv_type,
                 max_sequences=max_batch,
                 max_queue=max_queue,
                 prefix_cache=not no_prefix_cache,

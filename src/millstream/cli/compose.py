@@ -145,7 +145,7 @@ def engine_config(path: Path, options: EngineOptions, *, name: str | None) -> En
         ModelFileError: the file holds no model that can run.
     """
     with load_model_file(path) as model:
-        token_bytes = kv_bytes_per_token(model.spec)
+        token_bytes = kv_bytes_per_token(model.spec, options.kv_type)
     kv_bytes: int | None = None
     if options.kv_cache is not None and options.kv_cache.tokens is not None:
         kv_bytes = token_bytes * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING
@@ -156,6 +156,7 @@ def engine_config(path: Path, options: EngineOptions, *, name: str | None) -> En
         model_name=name or path.stem,
         context_length=options.context_length,
         kv_bytes=kv_bytes,
+        kv_type=options.kv_type,
         threads=options.threads,
         prefix_cache=options.prefix_cache,
     )

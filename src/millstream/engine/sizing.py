@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from millstream.engine.config import KvType
 from millstream.models.spec import ModelSpec
 
 DEFAULT_KV_BYTES = 512 << 20
-_BYTES_PER_VALUE = 2
 
 
-def kv_bytes_per_token(spec: ModelSpec) -> int:
-    """Bytes of keys and values (f16) that one position takes over all layers."""
-    return sum(2 * layer.kv_heads * layer.head_dim * _BYTES_PER_VALUE for layer in spec.layers)
+def kv_bytes_per_token(spec: ModelSpec, kv_type: KvType = "f16") -> int:
+    """Bytes of keys and values that one position takes over all layers; int8 has a scale of 4 bytes for each 32."""
+
+    def head_bytes(dim: int) -> int:
+        return 2 * dim if kv_type == "f16" else dim + 4 * -(-dim // 32)
+
+    return sum(2 * layer.kv_heads * head_bytes(layer.head_dim) for layer in spec.layers)
 
 
 def available_memory() -> int:
@@ -23,7 +27,13 @@ def available_memory() -> int:
 
 
 def plan_kv(
-    spec: ModelSpec, *, block_size: int, context_length: int | None, kv_bytes: int | None, free_bytes: int
+    spec: ModelSpec,
+    *,
+    block_size: int,
+    context_length: int | None,
+    kv_bytes: int | None,
+    free_bytes: int,
+    kv_type: KvType = "f16",
 ) -> tuple[int, int]:
     """Number of KV blocks and the context length they allow.
 
@@ -33,7 +43,7 @@ def plan_kv(
     if context_length is not None and not 0 < context_length <= spec.context_length:
         raise ValueError(f"the context length must be between 1 and the model's {spec.context_length} tokens")
     context = context_length or spec.context_length
-    per_block = kv_bytes_per_token(spec) * block_size
+    per_block = kv_bytes_per_token(spec, kv_type) * block_size
     if kv_bytes is None:
         full_context = -(-context // block_size) * per_block
         kv_bytes = min(max(DEFAULT_KV_BYTES, full_context), free_bytes // 2)

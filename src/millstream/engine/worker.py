@@ -72,6 +72,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             context_length=config.context_length,
             kv_bytes=config.kv_bytes,
             free_bytes=available_memory(),
+            kv_type=config.kv_type,
         )
         model = build_native(
             model_file,
@@ -79,6 +80,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             max_tokens=config.step_tokens,
             max_rows=max(config.max_sequences, DRAFT_ROWS),
             threads=config.threads,
+            kv_type=config.kv_type,
         )
     scheduler = Scheduler(
         SchedulerConfig(

@@ -166,3 +166,11 @@ LANES FW load_bfloat_wide(const uint16_t* p) {
     __builtin_memcpy(&h, p, sizeof h);
     return reinterpret_cast<FW>(__builtin_convertvector(h, Words) << 16);
 }
+
+// kWidth signed bytes as f32.
+LANES FW load_bytes_wide(const int8_t* p) {
+    typedef int8_t Bytes __attribute__((vector_size(kWidth)));
+    Bytes b;
+    __builtin_memcpy(&b, p, sizeof b);
+    return __builtin_convertvector(b, FW);
+}
