@@ -105,12 +105,21 @@ void check_products(const Kernels& level, Format format, bool half, bool mins, i
     compare(name, a.data(), b.data(), a.size() * sizeof(float));
 }
 
-void check_attention(const Kernels& level, int rows, int group, int dim, int first, int window, float softcap) {
+void check_attention(const Kernels& level, KvType type, int rows, int group, int dim, int first, int window, float softcap) {
     const int pages = (first + rows + 31) / 32, dims = (dim + 15) / 16 * 16, width = dims + 16;
-    const auto size = static_cast<size_t>(pages * dim * 32);
-    std::vector<uint16_t> keys(size), values(size);
-    for (uint16_t& k : keys) k = float_to_half(random_float(1.0f));
-    for (uint16_t& v : values) v = float_to_half(random_float(1.0f));
+    const int64_t stride = kv_head_bytes(type, dim);
+    const auto size = static_cast<size_t>(pages * stride), row = static_cast<size_t>(dim);
+    std::vector<uint8_t> keys(size), values(size), level_keys(size), level_values(size);
+    for (int i = 0; i < first + rows; ++i) {
+        std::vector<float> k(row), v(row);
+        for (float& x : k) x = i == 5 ? 0.0f : random_float(1.0f);
+        for (float& x : v) x = random_float(1.0f);
+        const int64_t at = i / 32 * stride;
+        kGenericKernels.store_kv(type, k.data(), v.data(), dim, i % 32, keys.data() + at, values.data() + at);
+        level.store_kv(type, k.data(), v.data(), dim, i % 32, level_keys.data() + at, level_values.data() + at);
+    }
+    compare(std::string(level.name) + " keys", keys.data(), level_keys.data(), size);
+    compare(std::string(level.name) + " values", values.data(), level_values.data(), size);
     std::vector<int32_t> table(static_cast<size_t>(pages));
     for (int i = 0; i < pages; ++i) table[static_cast<size_t>(i)] = pages - 1 - i;
     const int queries = rows * group;
@@ -121,8 +130,8 @@ void check_attention(const Kernels& level, int rows, int group, int dim, int fir
             state(static_cast<size_t>(queries * width)), part(static_cast<size_t>(queries * width));
         const AttentionItem item{.q = q.data(), .q_stride = group * dim, .rows = rows, .group = group, .head_dim = dim,
                                  .state_width = width, .first_position = first, .window = window, .scale = 0.3f,
-                                 .softcap = softcap, .block_table = table.data(), .keys = keys.data(),
-                                 .values = values.data(), .page_stride = dim * 32, .part_begin = 0,
+                                 .softcap = softcap, .block_table = table.data(), .kv_type = type,
+                                 .keys = keys.data(), .values = values.data(), .page_stride = stride, .part_begin = 0,
                                  .part_end = (first + rows - 1) / kPartSize + 1, .out = out.data(),
                                  .out_stride = group * dim, .partial = nullptr};
         kernels.attend(item, {page.data(), scores.data(), state.data(), part.data()});
@@ -147,7 +156,8 @@ int main() {
             for (const int rows : {1, 3, 10})
                 for (const int group : {1, 3, 7})
                     for (const int window : {0, 40})
-                        check_attention(*level, rows, group, dim, 250 + rows, window, dim == 48 ? 2.0f : 0.0f);
+                        for (const KvType type : {KvType::F16, KvType::I8})
+                            check_attention(*level, type, rows, group, dim, 250 + rows, window, dim == 48 ? 2.0f : 0.0f);
     }
     std::printf("%d comparisons, %d differ\n", compared, failed);
     return failed ? 1 : 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from gguf import GGMLQuantizationType as T
@@ -105,8 +106,15 @@ def tensors(s: ModelSpec, kinds: Sequence[T], seed: int = 0) -> list[Tensor]:
     return found
 
 
-def build(s: ModelSpec, weights: Sequence[Tensor], *, threads: int = 1, kv_blocks: int = 96) -> _core.Model:
-    model = _core.Model(s, kv_blocks=kv_blocks, max_tokens=256, max_rows=64, threads=threads)
+def build(
+    s: ModelSpec,
+    weights: Sequence[Tensor],
+    *,
+    threads: int = 1,
+    kv_blocks: int = 96,
+    kv_type: Literal["f16", "int8"] = "f16",
+) -> _core.Model:
+    model = _core.Model(s, kv_blocks=kv_blocks, max_tokens=256, max_rows=64, threads=threads, kv_type=kv_type)
     for t in weights:
         model.set_tensor(t.layer, t.slot, int(t.kind), t.rows, t.cols, t.data)
     model.finish()

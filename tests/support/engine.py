@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.engine.config import KvType
 from millstream.models.loader import build_native, load_model_file
 from millstream.native import _core
 
@@ -29,14 +30,18 @@ class Engine:
     Every sequence owns fixed KV pages, so nothing has to be freed. ``chunk``: most tokens that one step takes.
     """
 
-    def __init__(self, path: Path, *, sequences: int = 1, max_length: int = 512, chunk: int = 64) -> None:
+    def __init__(
+        self, path: Path, *, sequences: int = 1, max_length: int = 512, chunk: int = 64, kv_type: KvType = "f16"
+    ) -> None:
         self.sequences = sequences
         self._chunk = chunk
         self._pages = -(-max_length // _core.BLOCK_SIZE)
         self._file = load_model_file(path)
         self.vocab_size = self._file.spec.vocab_size
         rows = max(chunk, sequences)
-        self._model = build_native(self._file, kv_blocks=self._pages * sequences, max_tokens=rows, max_rows=rows)
+        self._model = build_native(
+            self._file, kv_blocks=self._pages * sequences, max_tokens=rows, max_rows=rows, kv_type=kv_type
+        )
 
     def __enter__(self) -> Engine:
         return self

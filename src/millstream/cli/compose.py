@@ -233,6 +233,7 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
         model_name=source.name,
         context_length=options.context_length,
         memory_bytes=free_bytes,
+        kv_type=options.kv_type,
         threads=options.threads,
         prefix_cache=options.prefix_cache,
     )

@@ -31,6 +31,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     context_length: int | None = None
     kv_cache: KvCache | None = None
+    kv_type: Literal["f16", "int8"] = "f16"
     max_sequences: int | None = None
     max_queue: int | None = None
     prefix_cache: bool = True
@@ -163,6 +164,14 @@ KvCacheOption = Annotated[
         "--kv-cache", metavar="SIZE", parser=parse_kv_cache, rich_help_panel=_ENGINE,
         help="Room for keys and values of all requests: 512M or 2G (bytes), 32768t (tokens). "
         "Default: 512M, or one full context if that is more.",
+    ),
+]  # fmt: skip
+KvTypeOption = Annotated[
+    Literal["f16", "int8"],
+    typer.Option(
+        "--kv-type", metavar="f16|int8", rich_help_panel=_ENGINE,
+        help="How keys and values are kept: int8 holds nearly twice as many tokens in the same memory and changes "
+        "answers slightly (docs/performance.md has the numbers).",
     ),
 ]  # fmt: skip
 

@@ -9,6 +9,7 @@ from millstream.cli.options import (
     EngineOptions,
     FrequencyOption,
     KvCacheOption,
+    KvTypeOption,
     MaxTokensOption,
     MinPOption,
     ModelOption,
@@ -59,6 +60,7 @@ def read_talk(
     threads: ThreadsOption = 0,
     ctx: ContextOption = None,
     kv_cache: KvCacheOption = None,
+    kv_type: KvTypeOption = "f16",
 ) -> Talk:
     """The options as a command line has them."""
     from millstream.cli.sampling import sampling_of
@@ -75,7 +77,7 @@ def read_talk(
         max_tokens=max_tokens,
         stop=stop or None,
     )
-    engine = EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, max_sequences=1)
+    engine = EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, kv_type=kv_type, max_sequences=1)
     return Talk(model, system, stats, not no_fetch, sampling, engine)
 
 

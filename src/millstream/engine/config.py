@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+KvType = Literal["f16", "int8"]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,6 +15,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``context_length`` None: what the model was made for. ``kv_bytes`` None: enough for one full context and at least
     512 MiB, within half of the memory that the weights leave; a KV cache smaller than the context shortens the context.
     ``memory_bytes``: what the engine may take in all; None: what is free.
+    ``kv_type``: how keys and values are kept; int8 takes about half of the memory and changes the results a little.
     ``threads`` 0: all processors of the affinity mask.
     """
 
@@ -19,6 +24,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int | None = None
     kv_bytes: int | None = None
     memory_bytes: int | None = None
+    kv_type: KvType = "f16"
     threads: int = 0
     step_tokens: int = 256
     max_sequences: int = 64

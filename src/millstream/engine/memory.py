@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from millstream.engine.config import KvType
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.sizing import kv_bytes_per_token
 from millstream.models.ggml import BF16, F16, F32
@@ -50,12 +51,13 @@ class MemoryNeed(NamedTuple):
         return self.weights + self.working + kv_bytes
 
 
-def memory_need(model: ModelFile, *, max_rows: int) -> MemoryNeed:
+def memory_need(model: ModelFile, *, max_rows: int, kv_type: KvType = "f16") -> MemoryNeed:
     """What a model takes in an engine that samples up to ``max_rows`` rows a step."""
     weights = sum(weight.rows * weight.cols * _BYTES_PER_WEIGHT[weight.tensor.ggml_type] for weight in model.weights)
     vocab = model.spec.vocab_size
     logits = 4 * max_rows * vocab
-    return MemoryNeed(int(weights), _PROCESS_BYTES + _BYTES_PER_ENTRY * vocab + logits, kv_bytes_per_token(model.spec))
+    working = _PROCESS_BYTES + _BYTES_PER_ENTRY * vocab + logits
+    return MemoryNeed(int(weights), working, kv_bytes_per_token(model.spec, kv_type))
 
 
 def require_room(need: MemoryNeed, *, context_length: int, kv_bytes: int | None, free_bytes: int) -> None:

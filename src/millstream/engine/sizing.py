@@ -5,20 +5,24 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from millstream.engine.config import KvType
 from millstream.models.spec import LayerSpec, ModelSpec
 from millstream.scheduler.pace import TokenCost
 
 DEFAULT_KV_BYTES = 512 << 20
-_BYTES_PER_VALUE = 2
 
 _ATTENTION_PRODUCT = 2.5
 """Time of a product in attention (floats, with a key or value of its own for every position) to one with a quantised
 weight in a chunk of 16 rows or more: 2.2 to 2.7 measured (docs/performance.md)."""
 
 
-def kv_bytes_per_token(spec: ModelSpec) -> int:
-    """Bytes of keys and values (f16) that one position takes over all layers."""
-    return sum(2 * layer.kv_heads * layer.head_dim * _BYTES_PER_VALUE for layer in spec.layers)
+def kv_bytes_per_token(spec: ModelSpec, kv_type: KvType = "f16") -> int:
+    """Bytes of keys and values that one position takes over all layers; int8 has a scale of 4 bytes for each 32."""
+
+    def head_bytes(dim: int) -> int:
+        return 2 * dim if kv_type == "f16" else dim + 4 * -(-dim // 32)
+
+    return sum(2 * layer.kv_heads * head_bytes(layer.head_dim) for layer in spec.layers)
 
 
 def available_memory() -> int:
@@ -48,7 +52,13 @@ def _group_rooms(membership: Path, root: Path) -> list[int]:
 
 
 def plan_kv(
-    spec: ModelSpec, *, block_size: int, context_length: int | None, kv_bytes: int | None, free_bytes: int
+    spec: ModelSpec,
+    *,
+    block_size: int,
+    context_length: int | None,
+    kv_bytes: int | None,
+    free_bytes: int,
+    kv_type: KvType = "f16",
 ) -> tuple[int, int]:
     """Number of KV blocks and the context length they allow. ``free_bytes``: what the weights leave; a KV cache whose
     size is not given takes at most half of that.
@@ -59,7 +69,7 @@ def plan_kv(
     if context_length is not None and not 0 < context_length <= spec.context_length:
         raise ValueError(f"the context length must be between 1 and the model's {spec.context_length} tokens")
     context = context_length or spec.context_length
-    per_block = kv_bytes_per_token(spec) * block_size
+    per_block = kv_bytes_per_token(spec, kv_type) * block_size
     if kv_bytes is None:
         full_context = -(-context // block_size) * per_block
         kv_bytes = min(max(DEFAULT_KV_BYTES, full_context), max(free_bytes, 0) // 2)

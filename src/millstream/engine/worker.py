@@ -80,6 +80,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             context_length=config.context_length,
             kv_bytes=config.kv_bytes,
             free_bytes=memory - need.weights - need.working,
+            kv_type=config.kv_type,
         )
         model = build_native(
             model_file,
@@ -87,6 +88,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             max_tokens=config.step_tokens,
             max_rows=max_rows,
             threads=config.threads,
+            kv_type=config.kv_type,
         )
     scheduler = Scheduler(
         SchedulerConfig(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from millstream.models.families import find_family
 from millstream.models.families.base import Family, expected_shapes
@@ -70,7 +70,15 @@ def load_model_file(path: str | os.PathLike[str]) -> ModelFile:
         raise
 
 
-def build_native(model_file: ModelFile, *, kv_blocks: int, max_tokens: int, max_rows: int, threads: int = 0) -> Model:
+def build_native(
+    model_file: ModelFile,
+    *,
+    kv_blocks: int,
+    max_tokens: int,
+    max_rows: int,
+    threads: int = 0,
+    kv_type: Literal["f16", "int8"] = "f16",
+) -> Model:
     """A native model filled with the file's weights; the file's pages are no longer resident afterwards.
 
     Sizes are those of `millstream.native._core.Model`. Raises `ModelFileError`; ValueError or MemoryError from the core
@@ -78,7 +86,14 @@ def build_native(model_file: ModelFile, *, kv_blocks: int, max_tokens: int, max_
     """
     from millstream.native import _core
 
-    model = _core.Model(model_file.spec, kv_blocks=kv_blocks, max_tokens=max_tokens, max_rows=max_rows, threads=threads)
+    model = _core.Model(
+        model_file.spec,
+        kv_blocks=kv_blocks,
+        max_tokens=max_tokens,
+        max_rows=max_rows,
+        threads=threads,
+        kv_type=kv_type,
+    )
     for slot, ggml_type, rows, cols, data in model_file.tensors():
         model.set_tensor(slot.layer, slot.slot, ggml_type, rows, cols, data)
     model.finish()

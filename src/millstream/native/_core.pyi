@@ -1,6 +1,6 @@
 """Types of the native core. Arrays are C-contiguous numpy arrays; every size is checked, errors are ValueError."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,19 @@ def matmul(ggml_type: int, rows: int, cols: int, data: Any, x: NDArray[np.float3
 class Model:
     """Weights, KV pages and the step program of one model."""
 
-    def __init__(self, spec: ModelSpec, *, kv_blocks: int, max_tokens: int, max_rows: int, threads: int = 0) -> None:
-        """Allocate for at most ``max_tokens`` tokens and ``max_rows`` sampled rows a step (``threads`` 0: all)."""
+    def __init__(
+        self,
+        spec: ModelSpec,
+        *,
+        kv_blocks: int,
+        max_tokens: int,
+        max_rows: int,
+        threads: int = 0,
+        kv_type: Literal["f16", "int8"] = "f16",
+    ) -> None:
+        """Allocate for at most ``max_tokens`` tokens and ``max_rows`` sampled rows a step (``threads`` 0: all).
+
+        ``kv_type``: keys and values as f16, or as 8-bit integers with a scale for each 32 of a head."""
 
     def set_tensor(self, layer: int, slot: str, ggml_type: int, rows: int, cols: int, data: Any) -> None:
         """Repack one tensor (vectors: rows = 1). ``data`` is any readable buffer of exactly the right size."""

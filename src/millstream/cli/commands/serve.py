@@ -15,6 +15,7 @@ from millstream.cli.options import (
     Formats,
     JournalOptions,
     KvCacheOption,
+    KvTypeOption,
     ModelsArgument,
     NoFetchOption,
     PoolingOption,
@@ -48,6 +49,7 @@ def serve(
     threads: ThreadsOption = 0,
     ctx: ContextOption = None,
     kv_cache: KvCacheOption = None,
+    kv_type: KvTypeOption = "f16",
     max_batch: Annotated[
         int,
         typer.Option(
@@ -175,6 +177,7 @@ def serve(
                 threads=threads,
                 context_length=ctx,
                 kv_cache=kv_cache,
+                kv_type=kv_type,
                 max_sequences=max_batch,
                 max_queue=max_queue,
                 prefix_cache=not no_prefix_cache,

@@ -87,6 +87,12 @@ FloatMatrix matmul(int ggml_type, int64_t rows, int64_t cols, nb::handle data, c
     return to_numpy(std::move(out), static_cast<size_t>(n), static_cast<size_t>(rows));
 }
 
+KvType read_kv_type(const std::string& name) {
+    if (name == "f16") return KvType::F16;
+    if (name == "int8") return KvType::I8;
+    throw nb::value_error("kv_type must be f16 or int8");
+}
+
 void set_tensor(Model& model, int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols,
                 nb::handle data) {
     const ReadableBuffer buffer(data);
@@ -156,10 +162,11 @@ NB_MODULE(_core, m) {
     nb::class_<Model>(m, "Model")
         .def(
             "__init__",
-            [](Model* self, nb::handle spec, int kv_blocks, int max_tokens, int max_rows, int threads) {
-                new (self) Model(read_spec(spec), {kv_blocks, max_tokens, max_rows, threads});
+            [](Model* self, nb::handle spec, int kv_blocks, int max_tokens, int max_rows, int threads,
+               const std::string& kv_type) {
+                new (self) Model(read_spec(spec), {kv_blocks, max_tokens, max_rows, threads, read_kv_type(kv_type)});
             },
-            "spec"_a, nb::kw_only(), "kv_blocks"_a, "max_tokens"_a, "max_rows"_a, "threads"_a = 0)
+            "spec"_a, nb::kw_only(), "kv_blocks"_a, "max_tokens"_a, "max_rows"_a, "threads"_a = 0, "kv_type"_a = "f16")
         .def("set_tensor", &set_tensor, "layer"_a, "slot"_a, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a)
         .def("finish", &Model::finish)
         .def_prop_ro("threads", &Model::threads)

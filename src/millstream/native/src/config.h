@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/views.h"
+
 namespace millstream {
 
 struct RopeConfig {
@@ -34,6 +36,7 @@ struct ModelConfig {
 // What is allocated. threads 0: as many as the affinity mask has.
 struct Limits {
     int kv_blocks = 0, max_tokens = 0, max_rows = 0, threads = 0;
+    KvType kv_type = KvType::F16;
 };
 
 // Throws std::invalid_argument naming the first field that makes no sense.

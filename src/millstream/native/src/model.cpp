@@ -28,7 +28,7 @@ Model::Model(ModelConfig config, const Limits& limits)
       pool_(limits.threads ? limits.threads : default_threads()),
       weights_(config_),
       work_(config_, limits, pool_.size()),
-      kv_(config_, limits.kv_blocks) {}
+      kv_(config_, limits) {}
 
 void Model::set_tensor(int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols, const void* data,
                        size_t bytes) {

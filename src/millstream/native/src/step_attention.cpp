@@ -15,8 +15,9 @@ void Step::rotate_and_store(int layer, int begin, int end) {
     const auto rotate = rope.interleaved ? kernels_.rope_interleaved : kernels_.rope_half;
     const float eps = model_.config_.norm_eps;
     const int64_t page_stride = model_.kv_.page_stride(layer);
-    uint16_t* keys = model_.kv_.keys(layer);
-    uint16_t* values = model_.kv_.values(layer);
+    uint8_t *keys = model_.kv_.keys(layer), *values = model_.kv_.values(layer);
+    const KvType kv_type = model_.kv_.type();
+    const int64_t head_bytes = kv_head_bytes(kv_type, dim);
 
     const auto prepare = [&](float* x, int heads, const std::vector<float>& norm, int token) {
         const float* cos = work_.cos[static_cast<size_t>(config.rope)].data() + static_cast<int64_t>(token) * half;
@@ -45,8 +46,8 @@ void Step::rotate_and_store(int layer, int begin, int end) {
             const int64_t page = table[position / kBlockSize] * page_stride;
             const int slot = position % kBlockSize;
             for (int h = 0; h < config.kv_heads; ++h) {
-                const int64_t head = page + int64_t{h} * dim * kBlockSize;
-                kernels_.store_kv(k + h * dim, v + h * dim, dim, keys + head + slot, values + head + slot * dim);
+                const int64_t head = page + h * head_bytes;
+                kernels_.store_kv(kv_type, k + h * dim, v + h * dim, dim, slot, keys + head, values + head);
             }
         }
     }
@@ -56,7 +57,7 @@ AttentionItem Step::attention_item(int layer, const QueryBlock& block, int kv_he
     const LayerConfig& config = model_.config_.layers[static_cast<size_t>(layer)];
     const int group = config.heads / config.kv_heads, dim = config.head_dim;
     const ActivationsView attended = work_.attended.view(config.heads * dim);
-    const int64_t head = int64_t{kv_head} * dim * kBlockSize, column = int64_t{kv_head} * group * dim;
+    const int64_t head = kv_head * kv_head_bytes(model_.kv_.type(), dim), column = int64_t{kv_head} * group * dim;
     const int last = block.first_position + block.rows - 1;
     const int first_visible = config.window > 0 ? std::max(0, block.first_position - config.window + 1) : 0;
     return {.q = work_.q.data() + block.first_token * work_.q_stride + column,
@@ -70,6 +71,7 @@ AttentionItem Step::attention_item(int layer, const QueryBlock& block, int kv_he
             .scale = config.attention_scale,
             .softcap = config.softcap,
             .block_table = in_.block_tables.data() + static_cast<int64_t>(block.sequence) * in_.table_width,
+            .kv_type = model_.kv_.type(),
             .keys = model_.kv_.keys(layer) + head,
             .values = model_.kv_.values(layer) + head,
             .page_stride = model_.kv_.page_stride(layer),

@@ -83,18 +83,18 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
 }
 
-KvCache::KvCache(const ModelConfig& config, int blocks) {
+KvCache::KvCache(const ModelConfig& config, const Limits& limits) : type_(limits.kv_type) {
     int64_t total = 0;
     for (const LayerConfig& l : config.layers) {
-        const int64_t stride = int64_t{2} * kBlockSize * l.kv_heads * l.head_dim;
+        const int64_t stride = int64_t{2} * l.kv_heads * kv_head_bytes(type_, l.head_dim);
         int64_t layer_size = 0;
         strides_.push_back(stride);
         offsets_.push_back(total);
-        if (__builtin_mul_overflow(stride, int64_t{blocks}, &layer_size) ||
-            __builtin_add_overflow(total, layer_size, &total) || total > int64_t{1} << 45)
+        if (__builtin_mul_overflow(stride, int64_t{limits.kv_blocks}, &layer_size) ||
+            __builtin_add_overflow(total, layer_size, &total) || total > int64_t{1} << 46)
             throw std::invalid_argument("kv_blocks is out of range");
     }
-    data_ = Buffer<uint16_t>(static_cast<size_t>(total));
+    data_ = Buffer<uint8_t>(static_cast<size_t>(total));
 }
 
 }  // namespace millstream

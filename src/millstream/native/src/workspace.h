@@ -51,17 +51,20 @@ struct Workspace {
     std::vector<SamplerScratch> sampler_scratch;
 };
 
-// KV pages. Block b of layer l: keys at keys(l) + b * page_stride(l), values behind them.
+// KV pages. Block b of layer l: keys at keys(l) + b * page_stride(l), values behind them, each head by head of
+// kv_head_bytes. Strides are in bytes.
 class KvCache {
 public:
-    KvCache(const ModelConfig& config, int blocks);
+    KvCache(const ModelConfig& config, const Limits& limits);
+    KvType type() const { return type_; }
     int64_t page_stride(int layer) const { return strides_[static_cast<size_t>(layer)]; }
-    uint16_t* keys(int layer) const { return data_.data() + offsets_[static_cast<size_t>(layer)]; }
-    uint16_t* values(int layer) const { return keys(layer) + page_stride(layer) / 2; }
+    uint8_t* keys(int layer) const { return data_.data() + offsets_[static_cast<size_t>(layer)]; }
+    uint8_t* values(int layer) const { return keys(layer) + page_stride(layer) / 2; }
     size_t bytes() const { return data_.bytes(); }
 
 private:
-    Buffer<uint16_t> data_;
+    KvType type_;
+    Buffer<uint8_t> data_;
     std::vector<int64_t> strides_, offsets_;
 };
 

@@ -23,36 +23,67 @@ LANES int padded16(int n) { return (n + 15) / 16 * 16; }
 // Pages are converted to f32 once if more query vectors share them than are multiplied at a time.
 constexpr int kQueriesToConvert = kRowsAtOnce + 1;
 
-constexpr int kSlice = 16;  // dimensions between requests for memory
-
-// Asks for [begin, end) of halves that are needed soon; p may be null.
-LANES void prefetch_halves(const uint16_t* p, int begin, int end) {
-    if (!p) return;
-    for (int i = begin; i < end; i += 32) __builtin_prefetch(p + i, 0, 2);
+// The numbers of one head in a page, which may be null: HalfWeights, or ByteWeights whose scales stand behind them.
+template <class Numbers>
+LANES Numbers numbers_of(const uint8_t* page) {
+    return {reinterpret_cast<decltype(Numbers::p)>(page)};
 }
+
+// Scales [32 positions] of the group of dimensions that d belongs to, for ByteWeights.
+LANES const float* scales_of(const uint8_t* page, int head_dim, int d) {
+    return reinterpret_cast<const float*>(page + head_dim * kBlockSize) + d / kGroup * kBlockSize;
+}
+
+// Asks for [begin, end) of numbers that are needed soon; p may be null.
+template <class Numbers>
+LANES void prefetch(Numbers numbers, int begin, int end) {
+    if (!numbers.p) return;
+    const int line = 64 / sizeof *numbers.p;
+    for (int i = begin; i < end; i += line) __builtin_prefetch(numbers.p + i, 0, 2);
+}
+
+LANES float load_one(HalfWeights from, int i) { return half_to_float(from.p[i]); }
+LANES float load_one(ByteWeights from, int i) { return static_cast<float>(from.p[i]); }
 
 // to[i] = from[i] as f32.
-static void load_halves(const uint16_t* from, int n, float* to) {
+template <class Numbers>
+static void load_floats(Numbers from, int n, float* to) {
     int i = 0;
-    for (; i + 8 <= n; i += 8) store8(to + i, load_half8(from + i));
-    for (; i < n; ++i) to[i] = half_to_float(from[i]);
+    for (; i + kWidth <= n; i += kWidth) store_wide(to + i, load_lanes(from, i));
+    for (; i < n; ++i) to[i] = load_one(from, i);
 }
 
-// scores[query][0..32) += q . k for dimensions [begin, end) of one page of keys [dim][32].
+// Dimensions that are multiplied together: a group, if it has a scale of its own, else what lies between two requests for
+// memory.
+template <class Numbers>
+constexpr int kSlice = 16;
+template <>
+constexpr int kSlice<ByteWeights> = kGroup;
+
+// scores[query][0..32) += q . k for dimensions [begin, end) of one page of keys [dim][32]; with scales [32] of theirs if
+// they are integers, else null.
 template <class Keys>
-static void score_page(const AttentionItem& item, Keys keys, int begin, int end, float* scores) {
+static void score_page(const AttentionItem& item, Keys keys, const float* scales, int begin, int end, float* scores) {
     const int queries = item.rows * item.group;
     for (int at = 0; at < queries; at += kRowsAtOnce) {
         const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
         const float* q[kRowsAtOnce];
         for (int i = 0; i < n; ++i)
             q[i] = item.q + (at + i) / item.group * item.q_stride + (at + i) % item.group * item.head_dim;
-        multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, scores + at * kPartSize, kPartSize);
+        float* to = scores + at * kPartSize;
+        if (!scales) {
+            multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, to, kPartSize);
+            continue;
+        }
+        float sums[kRowsAtOnce * kBlockSize] = {};
+        multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, sums, kBlockSize);
+        for (int i = 0; i < n; ++i)
+            for (int j = 0; j < kBlockSize; ++j) to[i * kPartSize + j] += sums[i * kBlockSize + j] * scales[j];
     }
 }
 
 // The page at index `page` of a part; null if the part has no such page or no row of the item sees it.
-static const uint16_t* page_of(const AttentionItem& item, const uint16_t* base, int part, int page) {
+static const uint8_t* page_of(const AttentionItem& item, const uint8_t* base, int part, int page) {
     const int pages = kPartSize / kBlockSize;
     if (page >= pages || (part * pages + page) * kBlockSize >= item.first_position + item.rows) return nullptr;
     return base + item.block_table[part * pages + page] * item.page_stride;
@@ -61,25 +92,29 @@ static const uint16_t* page_of(const AttentionItem& item, const uint16_t* base, 
 // scores[query][position in part] = q . k, for every page that any row sees. With few queries it is memory that takes time:
 // the values of this part are asked for meanwhile, and the keys of the next part while values are weighed, a few lines at a
 // time.
+template <class Numbers>
 static void score_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
     const int queries = item.rows * item.group, dim = item.head_dim;
     const int first = visible(item, 0, part).begin;               // windows move right with the row, so row 0
     const int last = visible(item, item.rows - 1, part).end;      // sees the first position, the last row the last
     for (int page = first / kBlockSize; page * kBlockSize < last; ++page) {
-        const uint16_t* keys = page_of(item, item.keys, part, page);
+        const uint8_t* key_page = page_of(item, item.keys, part, page);
+        const auto keys = numbers_of<Numbers>(key_page);
         float* scores = scratch.scores + page * kBlockSize;
         for (int i = 0; i < queries; ++i)
             for (int j = 0; j < kBlockSize; ++j) scores[i * kPartSize + j] = 0.0f;
-        if (queries >= kQueriesToConvert) {
-            load_halves(keys, dim * kBlockSize, scratch.page);
-            score_page(item, FloatWeights{scratch.page}, 0, dim, scores);
-            continue;
-        }
-        const uint16_t* values = page_of(item, item.values, part, page);
-        for (int begin = 0; begin < dim; begin += kSlice) {
-            const int end = dim - begin < kSlice ? dim : begin + kSlice;
-            prefetch_halves(values, begin * kBlockSize, end * kBlockSize);
-            score_page(item, HalfWeights{keys}, begin, end, scores);
+        const bool convert = queries >= kQueriesToConvert;
+        if (convert) load_floats(keys, dim * kBlockSize, scratch.page);
+        const auto values = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.values, part, page));
+        for (int begin = 0; begin < dim; begin += kSlice<Numbers>) {
+            const int end = dim - begin < kSlice<Numbers> ? dim : begin + kSlice<Numbers>;
+            const float* scales = item.kv_type == KvType::I8 ? scales_of(key_page, dim, begin) : nullptr;
+            prefetch(values, begin * kBlockSize, end * kBlockSize);
+            if (convert) {
+                score_page(item, FloatWeights{scratch.page}, scales, begin, end, scores);
+            } else {
+                score_page(item, keys, scales, begin, end, scores);
+            }
         }
     }
 }
@@ -115,28 +150,34 @@ static void soften(const AttentionItem& item, Span span, float* scores, float* m
 }
 
 // page[position][padded dims] = values of positions [begin, end) of one page as f32.
-static void load_values(const uint16_t* values, int dims, int begin, int end, float* page) {
+template <class Numbers>
+static void load_values(Numbers values, int dims, int begin, int end, float* page) {
     const int stride = padded16(dims);
     for (int p = begin; p < end; ++p) {
-        load_halves(values + p * dims, dims, page + p * stride);
+        load_floats(Numbers{values.p + p * dims}, dims, page + p * stride);
         for (int i = dims; i < stride; ++i) page[p * stride + i] = 0.0f;
     }
 }
 
 // Adds dimensions [d, d_end) of one page, whose first position is `start` within the part, to scratch.part. Rows of `values`
-// are as long as the padded dimensions.
+// are as long as the padded dimensions. Integers come with their scales [32], which go into the weights.
 template <class Values>
-static void weigh_page(const AttentionItem& item, int part, int start, Values values, int d, int d_end,
+static void weigh_page(const AttentionItem& item, int part, int start, Values values, const float* scales, int d, int d_end,
                        const AttentionScratch& scratch) {
     const int queries = item.rows * item.group, dims = padded16(item.head_dim), width = item.state_width;
     for (int at = 0; at < queries; at += kRowsAtOnce) {
         const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
         const float* weights[kRowsAtOnce];
+        float scaled[kRowsAtOnce][kBlockSize];
         int begin[kRowsAtOnce], end[kRowsAtOnce];
         int common_begin = 0, common_end = kBlockSize;
         for (int i = 0; i < n; ++i) {
             const Span span = visible(item, (at + i) / item.group, part);
             weights[i] = scratch.scores + (at + i) * kPartSize + start;
+            if (scales) {
+                for (int j = 0; j < kBlockSize; ++j) scaled[i][j] = weights[i][j] * scales[j];
+                weights[i] = scaled[i];
+            }
             begin[i] = span.begin > start ? span.begin - start : 0;
             end[i] = span.end - start < kBlockSize ? span.end - start : kBlockSize;
             common_begin = begin[i] > common_begin ? begin[i] : common_begin;
@@ -161,6 +202,7 @@ static void weigh_page(const AttentionItem& item, int part, int start, Values va
 
 // part[query] = {acc[padded dims], max, sum} of one part. Positions outside a row's span are never read: other
 // sequences may have left anything there.
+template <class Numbers>
 static void weigh_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
     const int queries = item.rows * item.group;
     const int dims = padded16(item.head_dim), width = item.state_width;
@@ -176,16 +218,20 @@ static void weigh_part(const AttentionItem& item, int part, const AttentionScrat
         const int start = page * kBlockSize;
         const int page_begin = first > start ? first - start : 0;
         const int page_end = last - start < kBlockSize ? last - start : kBlockSize;
-        const uint16_t* values = page_of(item, item.values, part, page);
-        if (queries >= kQueriesToConvert || item.head_dim % 16 != 0) {
-            load_values(values, item.head_dim, page_begin, page_end, scratch.page);
-            weigh_page(item, part, start, FloatWeights{scratch.page}, 0, dims, scratch);
-            continue;
-        }
-        const uint16_t* next = page_of(item, item.keys, part + 1, page);
-        for (int d = 0; d < dims; d += kSlice) {
-            prefetch_halves(next, d * kBlockSize, (d + kSlice) * kBlockSize);
-            weigh_page(item, part, start, HalfWeights{values}, d, d + kSlice, scratch);
+        const uint8_t* value_page = page_of(item, item.values, part, page);
+        const auto values = numbers_of<Numbers>(value_page);
+        const bool convert = queries >= kQueriesToConvert || item.head_dim % 16 != 0;
+        if (convert) load_values(values, item.head_dim, page_begin, page_end, scratch.page);
+        const auto next = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.keys, part + 1, page));
+        for (int d = 0; d < dims; d += kSlice<Numbers>) {
+            const int end = dims - d < kSlice<Numbers> ? dims : d + kSlice<Numbers>;
+            const float* scales = item.kv_type == KvType::I8 ? scales_of(value_page, item.head_dim, d) : nullptr;
+            prefetch(next, d * kBlockSize, end * kBlockSize);
+            if (convert) {
+                weigh_page(item, part, start, FloatWeights{scratch.page}, scales, d, end, scratch);
+            } else {
+                weigh_page(item, part, start, values, scales, d, end, scratch);
+            }
         }
     }
 }
@@ -214,14 +260,15 @@ static void write_result(const AttentionItem& item, int query, const float* stat
     for (int d = 0; d < item.head_dim; ++d) out[d] = state[d] / sum;
 }
 
-static void attend(const AttentionItem& item, const AttentionScratch& scratch) {
+template <class Numbers>
+static void attend_pages(const AttentionItem& item, const AttentionScratch& scratch) {
     const int queries = item.rows * item.group;
     const int dims = padded16(item.head_dim), width = item.state_width;
     if (!item.partial)
         for (int i = 0; i < queries; ++i) scratch.state[i * width + dims + 1] = 0.0f;
     for (int part = item.part_begin; part < item.part_end; ++part) {
-        score_part(item, part, scratch);
-        weigh_part(item, part, scratch);
+        score_part<Numbers>(item, part, scratch);
+        weigh_part<Numbers>(item, part, scratch);
         for (int i = 0; i < queries; ++i) {
             const float* result = scratch.part + i * width;
             if (item.partial) {
@@ -234,6 +281,10 @@ static void attend(const AttentionItem& item, const AttentionScratch& scratch) {
     }
     if (!item.partial)
         for (int i = 0; i < queries; ++i) write_result(item, i, scratch.state + i * width);
+}
+
+static void attend(const AttentionItem& item, const AttentionScratch& scratch) {
+    return item.kv_type == KvType::F16 ? attend_pages<HalfWeights>(item, scratch) : attend_pages<ByteWeights>(item, scratch);
 }
 
 static void merge_parts(const float* partial, int parts, const AttentionItem& item, const AttentionScratch& scratch) {

@@ -128,7 +128,8 @@ static void rope_interleaved(float* x, const float* cos, const float* sin, int d
     }
 }
 
-static void store_kv(const float* k, const float* v, int dims, uint16_t* key, uint16_t* value) {
+static void store_halves(const float* k, const float* v, int dims, int slot, uint16_t* keys, uint16_t* values) {
+    uint16_t *key = keys + slot, *value = values + slot * dims;
     uint16_t halves[8];
     int i = 0;
     for (; i + 8 <= dims; i += 8) {
@@ -139,6 +140,44 @@ static void store_kv(const float* k, const float* v, int dims, uint16_t* key, ui
     for (; i < dims; ++i) {
         key[i * kBlockSize] = float_to_half(k[i]);
         value[i] = float_to_half(v[i]);
+    }
+}
+
+// n <= 32 numbers: to[i * step] = x[i] / scale to nearest (ties to even), with scale = max|x| / 127. What is not finite must not turn into
+// numbers: the scale is NaN then. Below 1e-30, where the inverse would overflow, x is zero for every practical purpose.
+static void store_integers(const float* x, int n, int8_t* to, int step, float* scale) {
+    I8x32 bits = splat_int(0);
+    const auto take = [&](F8 v) {
+        const I8x32 magnitude = as_int(abs8(v));
+        bits = magnitude > bits ? magnitude : bits;
+    };
+    int i = 0;
+    for (; i + 8 <= n; i += 8) take(load8(x + i));
+    if (i < n) take(load_tail(x + i, n - i));
+    const float largest = max_magnitude(bits);
+    const bool finite = largest < __builtin_inff(), zero = !(largest > 1e-30f);
+    const float inverse = zero || !finite ? 0.0f : 127.0f / largest;
+    const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    const auto put = [&](F8 v, int at, int count) {
+        const F8 scaled = min8(max8(v * splat(inverse), splat(-127.0f)), splat(127.0f));
+        const I8x32 a = as_int(scaled + magic) - as_int(magic);
+        for (int j = 0; j < count; ++j) to[(at + j) * step] = static_cast<int8_t>(a[j]);
+    };
+    for (i = 0; i + 8 <= n; i += 8) put(load8(x + i), i, 8);
+    if (i < n) put(load_tail(x + i, n - i), i, n - i);
+    *scale = !finite ? __builtin_nanf("") : zero ? 0.0f : largest / 127.0f;
+}
+
+static void store_kv(KvType type, const float* k, const float* v, int dims, int slot, uint8_t* keys, uint8_t* values) {
+    if (type == KvType::F16)
+        return store_halves(k, v, dims, slot, reinterpret_cast<uint16_t*>(keys), reinterpret_cast<uint16_t*>(values));
+    auto *key = reinterpret_cast<int8_t*>(keys) + slot, *value = reinterpret_cast<int8_t*>(values) + slot * dims;
+    float* key_scales = reinterpret_cast<float*>(keys + dims * kBlockSize) + slot;
+    float* value_scales = reinterpret_cast<float*>(values + dims * kBlockSize) + slot;
+    for (int d = 0; d < dims; d += kGroup) {
+        const int n = dims - d < kGroup ? dims - d : kGroup;
+        store_integers(k + d, n, key + d * kBlockSize, kBlockSize, key_scales + d / kGroup * kBlockSize);
+        store_integers(v + d, n, value + d, 1, value_scales + d / kGroup * kBlockSize);
     }
 }
 

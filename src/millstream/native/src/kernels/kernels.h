@@ -36,8 +36,8 @@ struct Kernels {
     void (*rope_half)(float* x, const float* cos, const float* sin, int dims);
     void (*rope_interleaved)(float* x, const float* cos, const float* sin, int dims);
 
-    // Stores one head of one position into pages: key dimension i goes to key[i * 32], value i to value[i].
-    void (*store_kv)(const float* k, const float* v, int dims, uint16_t* key, uint16_t* value);
+    // Stores one head of position `slot` of a page, which is given by the beginnings of the head's keys and values.
+    void (*store_kv)(KvType type, const float* k, const float* v, int dims, int slot, uint8_t* keys, uint8_t* values);
 
     // Attention of one item (see AttentionItem), and the merge of `parts` partial results of `queries` query vectors
     // [part][query][...] in order of part, into out (query (row, head) as in AttentionItem).

@@ -166,3 +166,19 @@ LANES FW load_bfloat_wide(const uint16_t* p) {
     __builtin_memcpy(&h, p, sizeof h);
     return reinterpret_cast<FW>(__builtin_convertvector(h, Words) << 16);
 }
+
+// kWidth signed bytes as f32. GCC 12 converts such short vectors lane by lane, hence the instructions.
+LANES FW load_bytes_wide(const int8_t* p) {
+#if defined(__AVX512F__)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return reinterpret_cast<FW>(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+#elif defined(__AVX2__)
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return reinterpret_cast<FW>(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
+#else
+    typedef int8_t Bytes __attribute__((vector_size(kWidth)));
+    Bytes b;
+    __builtin_memcpy(&b, p, sizeof b);
+    return __builtin_convertvector(b, FW);
+#endif
+}

@@ -11,9 +11,14 @@ struct FloatWeights {
     const float* p;
 };
 
+struct ByteWeights {
+    const int8_t* p;
+};
+
 LANES FW load_lanes(FloatWeights w, int64_t i) { return load_wide(w.p + i); }
 LANES FW load_lanes(HalfWeights w, int64_t i) { return load_half_wide(w.p + i); }
 LANES FW load_lanes(BfloatWeights w, int64_t i) { return load_bfloat_wide(w.p + i); }
+LANES FW load_lanes(ByteWeights w, int64_t i) { return load_bytes_wide(w.p + i); }
 
 // acc[r][0..V * kWidth) += sum over k of a[r][k] * b[k * step + ..], k in [begin, end) ascending; acc row r at acc + r * stride.
 template <int R, int V, class Weights>

@@ -11,6 +11,17 @@ constexpr int kBlockSize = 32;     // positions per KV page
 constexpr int kPartSize = 256;     // positions per attention part
 constexpr int kMaxActivation = 32512;
 
+// How keys and values are stored: as f16, or as 8-bit integers with an f32 scale for each 32 dimensions of a position.
+enum class KvType : uint8_t { F16, I8 };
+
+constexpr int kv_groups(int head_dim) { return (head_dim + kGroup - 1) / kGroup; }
+
+// Bytes of one head's keys, or values, in a page: [head_dim * 32] numbers, for I8 followed by scales [group][32].
+constexpr int64_t kv_head_bytes(KvType type, int head_dim) {
+    const int64_t numbers = int64_t{head_dim} * kBlockSize;
+    return type == KvType::F16 ? numbers * 2 : numbers + int64_t{kv_groups(head_dim)} * kBlockSize * int64_t{sizeof(float)};
+}
+
 // How a matrix is stored; docs/architecture.md, "The native core".
 enum class Format : uint8_t { U4, I8, I8G16, F32, F16, BF16 };
 
@@ -52,9 +63,10 @@ struct AttentionItem {
     int window;                 // 0: unlimited
     float scale, softcap;       // softcap 0: none
     const int32_t* block_table;
-    const uint16_t* keys;       // page b: keys + b * page_stride, [head_dim][32]
-    const uint16_t* values;     // page b: values + b * page_stride, [32][head_dim]
-    int64_t page_stride;
+    KvType kv_type;
+    const uint8_t* keys;        // page b: keys + b * page_stride, [head_dim][32]
+    const uint8_t* values;      // page b: values + b * page_stride, [32][head_dim]
+    int64_t page_stride;        // bytes
     int part_begin, part_end;
     // Either the result, laid out like q …
     float* out;
