@@ -37,7 +37,9 @@ class RequestPage(RequestActions, Page):
     DEFAULT_CSS = """
     RequestPage {
         #request { layout: vertical; height: 1fr; }
-        #about { height: 9; }
+        #about { height: 11; }
+        #facts { height: auto; max-height: 50%; }
+        #timeline { height: 1fr; margin-top: 1; }
         #about, #wire { border: round $primary 50%; border-title-color: $text; padding: 0 1; }
         #wire { height: 1fr; }
         #surfaces { height: 1; link-style: none; link-background: transparent; link-color: $text-muted; }
@@ -45,7 +47,6 @@ class RequestPage(RequestActions, Page):
         &.-wide #request { layout: horizontal; }
         &.-wide #about { width: 45%; height: 100%; }
         &.-wide #wire { width: 55%; height: 100%; }
-        #events { margin-top: 1; }
     }
     """
 
@@ -57,9 +58,10 @@ class RequestPage(RequestActions, Page):
 
     def body(self) -> ComposeResult:
         with Container(id="request"):
-            with VerticalScroll(id="about"):
+            with Vertical(id="about"):
                 yield Static("…", id="facts")
-                yield Static(id="events")
+                with VerticalScroll(id="timeline"):
+                    yield Static(id="events")
             with Vertical(id="wire"):
                 yield Static(id="surfaces")
                 yield RichLog(id="lines", wrap=True, min_width=20, max_lines=_KEPT_LINES)
@@ -67,6 +69,7 @@ class RequestPage(RequestActions, Page):
     def on_mount(self) -> None:
         self.query_one("#about").border_title = Content.styled(text.line(self._request_id, 48), "bold")
         self.query_one("#wire").border_title = "On the wire"
+        self.query_one("#timeline").anchor()  # the newest event is the one that is looked for
         self.query_one("#lines").focus()
         self.run_worker(self._follow(), group="detail")
         self._watch(self._surface)
