@@ -23,7 +23,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-js agents soak check format bench oracle test-models clean
+.PHONY: help install serve test test-js agents soak check format bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,12 @@ format: $(DEV_READY) ## format and sort the code
 bench: $(INSTALLED) ## measure start-up, memory and speed (ARGS=...)
 	@exec $(BIN)/millstream bench $(ARGS)
 
+docs: $(VENV_READY) ## build the documentation as a site in build/site (ARGS=serve: show it on 127.0.0.1:8001)
+	@test -x $(VENV)-docs/bin/python || $(BIN)/python -m venv $(VENV)-docs
+	@$(VENV)-docs/bin/python -m pip install -q --upgrade "pip>=25.1"
+	@$(VENV)-docs/bin/python -m pip install -q --no-compile --group docs
+	@$(VENV)-docs/bin/mkdocs $(if $(filter serve,$(ARGS)),serve --dev-addr 127.0.0.1:8001,build --quiet)
+
 oracle: $(VENV_READY) ## write the golden files anew with Transformers (heavy: torch, in its own environment)
 	@test -x $(VENV)-oracle/bin/python || $(BIN)/python -m venv $(VENV)-oracle
 	@$(VENV)-oracle/bin/python -m pip install -q -r tools/oracle-requirements.txt
@@ -69,7 +75,7 @@ test-models: $(INSTALLED)
 	  || echo "make: a test model could not be fetched; the tests that need it are skipped" >&2
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-oracle $(JS_CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oracle $(VENV)-docs $(JS_CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV_READY):

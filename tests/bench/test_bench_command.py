@@ -17,8 +17,8 @@ from millstream.bench.run import Options, run_benchmark
 from millstream.cli.bench import bench
 from millstream.cli.errors import CliError
 
-app = typer.Typer()
-app.command()(bench)
+app = typer.Typer(callback=lambda: None)
+app.add_typer(bench, name="bench")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def invoke(*arguments: str) -> Any:
-    return CliRunner().invoke(app, arguments, catch_exceptions=True)
+    return CliRunner().invoke(app, ["bench", *arguments], catch_exceptions=True)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.command import millstream
 from millstream.cli.options import KvCache, parse_kv_cache, parse_reasoning_format, parse_tool_format
 
 
@@ -49,3 +50,30 @@ def test_formats_are_known_by_name() -> None:
     for parse in (parse_tool_format, parse_reasoning_format):
         with pytest.raises(typer.BadParameter, match=r"'nonsense' is none of .*mistral"):
             parse("nonsense")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--temperature", "5", "between 0 and 2"),
+        ("--temperature", "-1", "between 0 and 2"),
+        ("--temperature", "nan", "between 0 and 2"),
+        ("--top-k", "-2", "between -1"),
+        ("--top-p", "0", "above 0"),
+        ("--top-p", "1.5", "above 0"),
+        ("--min-p", "2", "between 0 and 1"),
+        ("--repetition-penalty", "11", "above 0"),
+        ("--presence-penalty", "3", "between -2 and 2"),
+        ("--frequency-penalty", "-3", "between -2 and 2"),
+        ("--seed", str(2**63), "between"),
+        ("--max-tokens", "0", "between 1"),
+        ("--stop", "", "not be empty"),
+    ],
+)
+def test_sampling_is_refused_as_the_api_refuses_it(option: str, value: str, words: str) -> None:
+    for command in (("run", "hi"), ("chat",)):
+        result = millstream(*command, "--no-fetch", f"{option}={value}")
+        text = " ".join(result.err.replace("│", " ").split())
+        assert (result.code, result.out) == (2, "")
+        assert f"'{option}'" in text
+        assert words in text

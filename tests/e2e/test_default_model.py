@@ -196,8 +196,8 @@ async def test_streams_outlive_the_engine_process(served: Served, client: openai
     assert await asyncio.gather(*tasks) == undisturbed
     assert served.engine_pid() != killed
     metrics = (await asyncio.to_thread(httpx.get, f"{served.url}/metrics", timeout=30, trust_env=False)).text
-    assert "millstream_engine_restarts_total 1.0" in metrics
-    assert "millstream_resumed_streams_total 4.0" in metrics
+    assert f'millstream_engine_restarts_total{{model_name="{MODEL}"}} 1.0' in metrics
+    assert f'millstream_resumed_streams_total{{model_name="{MODEL}"}} 4.0' in metrics
 
 
 def wait_for_tokens(served: Served, steps: int) -> None:

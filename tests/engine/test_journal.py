@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.engine.core import EngineCore
 from millstream.engine.journal import CLEARING_TOKENS, Journal
-from millstream.engine.protocol import SamplingParams, TokenAlternatives, TokenDelta, TokenRequest
+from millstream.engine.protocol import SamplingParams, SequenceView, TokenAlternatives, TokenDelta, TokenRequest
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner, expected_output, expected_scores
@@ -203,15 +203,17 @@ def test_a_paused_request_is_resumed_by_its_reader_and_not_by_a_restart() -> Non
     for name in ("a", "b"):
         journal.add(request(name))
     assert [each.id for each in journal.due()] == ["a", "b"]
-    assert journal.pause("a") == "pause"
+    assert journal.pause("a", "paused_reader") == "pause"
     journal.crashed()
-    assert (journal.held, journal.resting, journal.busy) == (1, 1, False)
+    assert (journal.kept_back, journal.busy) == (1, False)
+    assert journal.waits(up=True) == {"paused_reader": 1, "suspected": 1}
+    assert journal.waits(up=False) == {"paused_reader": 1, "engine_restart": 1}
     assert [each.id for each in journal.due()] == ["b"]
-    assert not journal.resume("a")
+    assert not journal.resume("a", "paused_reader")
     assert [each.id for each in journal.due()] == ["a"]
-    assert journal.pause("a") == "pause"
-    assert journal.resume("a")
-    assert (journal.held, journal.resting, journal.busy) == (0, 0, True)
+    assert journal.pause("a", "paused_reader") == "pause"
+    assert journal.resume("a", "paused_reader")
+    assert (journal.kept_back, journal.waits(up=True), journal.busy) == (0, {}, True)
 
 
 def test_a_suspect_whose_reader_stops_does_not_hold_up_the_others() -> None:
@@ -225,16 +227,49 @@ def test_a_suspect_whose_reader_stops_does_not_hold_up_the_others() -> None:
             journal.accepted(name)
         journal.crashed()
     assert [each.id for each in journal.due()] == ["a"]
-    assert journal.pause("a") == "abort"
+    assert journal.pause("a", "paused_reader") == "abort"
     assert [each.id for each in journal.due()] == ["b"]
-    assert not journal.resume("a")
+    assert not journal.resume("a", "paused_reader")
     assert [each.id for each in journal.due()] == ["a"]
 
 
 def test_pausing_what_waits_and_leaving_while_paused() -> None:
     journal = Journal()
     journal.add(request("a"))
-    assert journal.pause("a") is None
+    assert journal.pause("a", "paused_reader") is None
     assert list(journal.due()) == []
     assert not journal.remove("a")
-    assert (len(journal), journal.held, journal.resting) == (0, 0, 0)
+    assert (len(journal), journal.kept_back, journal.waits(up=True)) == (0, 0, {})
+
+
+def test_a_request_that_rests_for_two_reasons_goes_on_after_both() -> None:
+    journal = Journal()
+    journal.add(request("a"))
+    assert [each.id for each in journal.due()] == ["a"]
+    assert journal.pause("a", "paused_reader") == "pause"
+    assert journal.pause("a", "held") == "pause"
+    assert journal.resume("a", "paused_reader")
+    assert not journal.busy
+    journal.crashed()
+    assert list(journal.due()) == []
+    assert journal.views([], up=True) == [SequenceView("a", "paused", "held")]
+    assert not journal.resume("a", "held")
+    assert [each.id for each in journal.due()] == ["a"]
+
+
+def test_a_class_is_kept_over_restarts_and_unknown_sequences_are_told_of() -> None:
+    journal = Journal()
+    for name in ("a", "b"):
+        journal.add(request(name))
+    assert not journal.reprioritise("a", 3)
+    assert [(each.id, each.priority) for each in journal.due()] == [("a", 3), ("b", 0)]
+    assert journal.reprioritise("b", -2)
+    journal.record(TokenDelta("b", [1, 2]))
+    journal.crashed()
+    assert journal.views([], up=False) == [
+        SequenceView("a", "queued", "engine_restart"),
+        SequenceView("b", "queued", "engine_restart", generated=2),
+    ]
+    assert [(each.id, each.priority) for each in journal.due()] == [("a", 3), ("b", -2)]
+    told = SequenceView("b", "decode", None, 7, 2)
+    assert journal.views([told], up=True) == [SequenceView("a", "queued"), told]

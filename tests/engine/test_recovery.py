@@ -16,6 +16,7 @@ from millstream.engine.client import EngineProcess
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest
 from millstream.engine.restarts import Supervision
+from millstream.engine.totals import COUNTERS
 from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
 from support.token_streams import read
@@ -47,21 +48,17 @@ def request(name: str, start: int, max_tokens: int = 30) -> TokenRequest:
 async def recovered(engine: EngineProcess) -> EngineStats:
     """The engine's counts once it answers again."""
     for _ in range(1000):
-        try:
-            return await engine.stats()
-        except ApiError:
-            await asyncio.sleep(0.01)
+        if (stats := await engine.stats()).outage is None:
+            return stats
+        await asyncio.sleep(0.01)
     raise AssertionError("the engine does not come back")
 
 
 async def outage(engine: EngineProcess, reason: str) -> None:
     """Wait until the engine is down for this reason."""
     for _ in range(1000):
-        try:
-            await engine.stats()
-        except ApiError as error:
-            if reason in error.message:
-                return
+        if reason in ((await engine.stats()).outage or ""):
+            return
         await asyncio.sleep(0.01)
     raise AssertionError(f"the engine never says {reason!r}")
 
@@ -93,6 +90,35 @@ async def test_sixteen_streams_survive_kills_at_random_moments(seed: int) -> Non
         await asking
         stats = await engine.stats()
         assert (stats.running, stats.waiting, stats.kv_blocks_used, stats.restarts) == (0, 0, 0, 2)
+
+
+async def test_counts_are_those_of_all_processes_and_never_go_back() -> None:
+    async with running("plain") as engine:
+        before = EngineStats()
+        for killed in range(3):
+            await sixteen(engine)
+            stats = await engine.stats()
+            assert stats.generated_tokens == 16 * 30 * (killed + 1)
+            os.kill(engine.pid, signal.SIGKILL)
+            while True:
+                now = await engine.stats()
+                for name in COUNTERS:
+                    assert getattr(now, name) >= getattr(before, name), name
+                before = now
+                if now.restarts > killed:
+                    break
+                await asyncio.sleep(0)
+        assert (before.outage, before.running, before.restarts) == (None, 0, 3)
+
+
+async def test_who_waits_for_a_new_engine_is_counted() -> None:
+    async with running("slow") as engine:
+        streams = [await engine.submit(request(str(i), i)) for i in range(3)]
+        await anext(streams[0])
+        os.kill(engine.pid, signal.SIGKILL)
+        await outage(engine, "SIGKILL")
+        stats = await engine.stats()
+        assert (stats.running, stats.waiting, stats.waits) == (0, 3, {"engine_restart": 3})
 
 
 async def test_an_idle_engine_that_was_killed_is_replaced() -> None:

@@ -1,7 +1,15 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
+from millstream.engine.vitals import Vitals, share_of_time, vitals
 
 SUPERVISION = Supervision(start_failures=4, first_delay=1.0, longest_delay=3.0, settled=5.0)
 
@@ -49,6 +57,47 @@ def test_only_silence_with_work_is_a_hang(ticks: list[str]) -> None:
             continue
         silent = silent + 1 if tick == "busy" else 0
         assert dog.tick(busy=tick == "busy", deadline=10.0) == (silent * dog.interval > 10.0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=400))
+def test_an_engine_that_is_kept_from_running_is_given_more_time_up_to_a_limit(shares: list[float]) -> None:
+    dog = Watchdog(Supervision(step_deadline=20.0, step_floor=20.0, starved_deadline=100.0))
+    ran = silent = 0.0
+    for share in shares:
+        ran += share * dog.interval
+        silent += dog.interval
+        hung = dog.tick(busy=True, deadline=20.0, share=share)
+        if abs(ran - 20.0) > 1e-6 and silent != 100.0:
+            assert hung == (ran > 20.0 or silent > 100.0)
+
+
+def test_what_is_no_sign_of_starvation() -> None:
+    idle, queued = Vitals(5.0, wants_to_run=False), Vitals(5.0, wants_to_run=True)
+    assert share_of_time(idle, idle, 1.0) == 1.0  # it sleeps, or was stopped: nothing keeps it but itself
+    assert share_of_time(queued, queued, 1.0) == 0.0
+    assert share_of_time(queued, Vitals(5.25, wants_to_run=True), 1.0) == 0.25
+    assert share_of_time(queued, Vitals(9.0, wants_to_run=True), 1.0) == 1.0  # several threads, or a loop without end
+    assert share_of_time(None, queued, 1.0) == 1.0
+    assert share_of_time(queued, None, 1.0) == 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_process_is_looked_at_in_proc() -> None:
+    mine = vitals(os.getpid())
+    assert mine is not None
+    assert mine.wants_to_run  # it is running this
+    assert 0 < mine.cpu_seconds <= time.process_time() + 0.1
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        os.kill(other.pid, signal.SIGSTOP)
+        for _ in range(1000):
+            seen = vitals(other.pid)
+            assert seen is not None
+            if not seen.wants_to_run:
+                break
+            time.sleep(0.01)
+        assert not seen.wants_to_run
+        other.kill()
+    assert vitals(other.pid) is None
 
 
 def test_a_step_is_judged_by_those_before_it_within_bounds() -> None:

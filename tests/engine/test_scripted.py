@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest, TokenStream
+from millstream.engine.protocol import SamplingParams, SequenceView, TokenDelta, TokenRequest, TokenStream
 from millstream.engine.scripted import Pause, ScriptedEngine, Step, script
 from millstream.ir.errors import ApiError, overloaded
 from support.scripted_model import alternatives, engine, info, run
@@ -86,5 +86,41 @@ def test_aborting_wakes_the_reader_and_closing_aborts_all() -> None:
         assert playing.aborted == ["b", "a"]
         with pytest.raises(ApiError, match="closed"):
             await playing.submit(request())
+
+    run(work())
+
+
+def test_an_operator_holds_releases_and_reorders() -> None:
+    async def work() -> None:
+        playing = engine([1, 2, 3])
+        stream = await playing.submit(request(priority=2))
+        assert await playing.sequences() == [SequenceView("r", "prefill")]
+        await anext(stream)
+        assert await playing.sequences() == [SequenceView("r", "decode", None, 1, 1)]
+        assert playing.hold("r")
+        rest = asyncio.create_task(read(stream))
+        await asyncio.sleep(0)
+        assert await playing.sequences() == [SequenceView("r", "paused", "held", 1, 1)]
+        assert playing.reprioritise("r", -3)
+        assert playing.priorities == {"r": -3}
+        assert not rest.done()
+        assert playing.release("r")
+        assert [delta.tokens for delta in await rest] == [[2], [3]]
+        assert await playing.sequences() == []
+        assert [playing.hold("r"), playing.release("r"), playing.reprioritise("r", 0)] == [False] * 3
+
+    run(work())
+
+
+def test_a_held_sequence_that_is_aborted_wakes_its_reader() -> None:
+    async def work() -> None:
+        playing = engine([1, 2, 3])
+        stream = await playing.submit(request())
+        playing.hold("r")
+        reader = asyncio.create_task(read(stream))
+        await asyncio.sleep(0)
+        await stream.aclose()
+        assert await reader == []
+        assert playing.aborted == ["r"]
 
     run(work())

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.ir.request import Message
-from millstream.models.assets import model_id, open_model
+from millstream.models.assets import open_model
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
+from millstream.models.shelf import model_id
 from support.real_models import SMOLLM2, real_model
 
 CHAT_IDS = [

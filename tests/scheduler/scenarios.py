@@ -129,7 +129,7 @@ def cancelled_in_prefill() -> Trace:
     trace = Trace()
     trace.ask("a", range(60), 4)
     trace.ask("b", range(70, 80), 4, tenant="B")
-    trace.tick()
+    trace.tick(2)
     trace.leave("a")
     return trace
 
@@ -251,6 +251,73 @@ def a_stalled_reader_under_pressure() -> Trace:
     return trace
 
 
+def an_operators_pause() -> Trace:
+    """A held request gives its place to others, and goes on from the cache when it is released."""
+    trace = Trace(max_sequences=1)
+    trace.ask("a", range(6), 12)
+    trace.tick(4)
+    trace.hold("a")
+    trace.ask("b", range(10, 14), 3)
+    trace.tick(4)
+    trace.release("a")
+    return trace
+
+
+def a_pause_with_two_reasons() -> Trace:
+    """A request whose reader stalls and which an operator holds goes on when neither is so any more."""
+    trace = Trace()
+    trace.ask("a", range(6), 6)
+    trace.tick(2)
+    trace.stall("a")
+    trace.hold("a")
+    trace.tick()
+    trace.read_on("a")
+    trace.tick()
+    trace.release("a")
+    return trace
+
+
+def a_hold_outlives_the_engine() -> Trace:
+    """The engine ends while a request is held: the next one is given it when it is released."""
+    trace = Trace()
+    trace.ask("a", range(6), 6)
+    trace.ask("b", range(20, 24), 8)
+    trace.tick(3)
+    trace.hold("a")
+    trace.tick()
+    trace.crash()
+    trace.tick(3)
+    trace.release("a")
+    return trace
+
+
+def a_request_is_raised() -> Trace:
+    """An operator puts a waiting request before those that came earlier: it takes the place of one that runs."""
+    trace = Trace(max_sequences=1)
+    trace.ask("a", range(6), 6)
+    trace.tick(2)
+    trace.ask("b", range(10, 14), 2)
+    trace.ask("c", range(20, 24), 2)
+    trace.tick()
+    trace.reprioritise("c", -1)
+    return trace
+
+
+def a_request_is_lowered() -> Trace:
+    """An operator puts a running request into a worse class: it makes room for what waits. The class holds in the next
+    engine process too."""
+    trace = Trace(max_sequences=1)
+    trace.ask("a", range(6), 9)
+    trace.tick(2)
+    trace.ask("b", range(10, 14), 3, priority=1)
+    trace.tick()
+    trace.reprioritise("a", 4)
+    trace.tick(2)
+    trace.crash()
+    trace.ask("c", range(20, 24), 2, priority=2)
+    return trace
+
+
 def crash_and_resume() -> Trace:
     """The engine ends in the middle: prompts and tokens so far are read again, and every answer goes on."""
     trace = Trace()
@@ -289,6 +356,37 @@ def speculation_beside_prompts() -> Trace:
     trace.ask("a", range(6), 30)
     trace.tick(14)
     trace.ask("b", range(40, 80), 2)
+    return trace
+
+
+def forced_stretches() -> Trace:
+    """What a grammar leaves no choice about is appended unsampled and runs as one chunk with what follows."""
+    trace = Trace()
+    trace.ask("a", range(6), 24, grammar="5 of 8")
+    trace.ask("b", range(20, 24), 6)
+    return trace
+
+
+def forced_stretches_beside_prompts_and_a_crash() -> Trace:
+    """Prompts keep half of a step beside stretches; the next engine process goes on in the middle of one."""
+    trace = Trace()
+    trace.ask("a", range(6), 40, grammar="7 of 8")
+    trace.ask("b", range(20, 26), 40, grammar="7 of 8")
+    trace.tick(2)
+    trace.ask("long", range(40, 70), 2)
+    trace.tick(2)
+    trace.tick(lost=True)
+    trace.crash()
+    return trace
+
+
+def a_crash_in_prefill() -> Trace:
+    """The engine ends while a long prompt is computed: what was computed is lost, what was said is not."""
+    trace = Trace()
+    trace.ask("a", range(4), 8)
+    trace.ask("long", range(20, 60), 3)
+    trace.tick(3)
+    trace.crash()
     return trace
 
 

@@ -31,7 +31,7 @@ def served(prompts: list[Prompt], budget: int, shares: Shares, now: float = 0.0)
         count = min(QUANTUM, budget, prompt.pending - got.get(prompt.order, 0))
         got[prompt.order] = got.get(prompt.order, 0) + count
         budget -= count
-        turns.grant(count, done=got[prompt.order] == prompt.pending)
+        turns.grant(count, count, done=got[prompt.order] == prompt.pending)
     for prompt in prompts:
         prompt.pending -= got.get(prompt.order, 0)
         shares.charge(prompt.tenant, prompt=got.get(prompt.order, 0))

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
 from millstream.scheduler.outcome import LONGEST_STRETCH
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Scheduler
-from support.scripted_runner import ScriptedRunner, expected_output, next_token
+from support.scripted_constraint import Knows
+from support.scripted_runner import ScriptedRunner, expected_output
 
 BLOCK = 4
-
-
-class Knows:
-    """A constraint that leaves no choice in stretches: what the scripted model says, ``length`` of every ``period``."""
-
-    finished = False
-    error: str | None = None
-
-    def __init__(self, tokens: list[int], length: int, period: int) -> None:
-        self._tokens = list(tokens)
-        self._length = length
-        self._period = period
-
-    def mask(self, out: NDArray[np.uint32]) -> None:
-        raise AssertionError("the scripted runner samples without masks")
-
-    def forced(self) -> int | None:
-        return next_token(self._tokens) if len(self._tokens) % self._period < self._length else None
-
-    def advance(self, token: int) -> None:
-        self._tokens.append(token)
 
 
 class Breaks(Knows):

@@ -14,12 +14,13 @@ from starlette.testclient import TestClient
 
 from millstream.server.app import create_app
 from millstream.server.docs.openapi import BODIES, SUMMARIES
-from support.provider import ScriptedEngine, ScriptedProvider
+from support.provider import NoDesk, ScriptedEngine, ScriptedProvider
 
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return TestClient(create_app(ScriptedProvider(), ScriptedEngine().stats))
+    app = create_app(ScriptedProvider(), ScriptedEngine().stats, desk=NoDesk())
+    return TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 40000))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from millstream.engine.protocol import EngineStats
@@ -40,7 +41,9 @@ def test_health_and_readiness() -> None:
         for broken, status, reason, live_status in (
             (engine_failed("The engine is restarting."), "restarting", "restarting", 200),
             (5.0, "silent", "did not answer within 0.05 s", 200),
+            (EngineStats(outage="It ended.", restarts=1), "restarting", "It ended", 200),
             (EngineStats(running=1, idle_seconds=61), "stuck", "no step for 61 s", 200),
+            (EngineStats(waiting=2, idle_seconds=61, waits={"held": 1}), "stuck", "no step for 61 s", 200),
             (engine_lost("It cannot be started."), "lost", "cannot be started", 503),
         ):
             live.engine.answer = broken
@@ -50,8 +53,9 @@ def test_health_and_readiness() -> None:
             assert answer.headers["retry-after"]
             answer = client.get("/health")
             assert (answer.status_code, answer.json()["status"]) == (live_status, status)
-        live.engine.answer = EngineStats(idle_seconds=3600)
-        assert client.get("/ready").status_code == 200
+        for idle in (EngineStats(), EngineStats(waiting=3, waits={"held": 1, "paused_reader": 2})):
+            live.engine.answer = msgspec.structs.replace(idle, idle_seconds=3600)
+            assert client.get("/ready").status_code == 200
 
 
 def metrics(live: Live) -> dict[str, float]:
@@ -76,26 +80,35 @@ def test_metrics() -> None:
         assert found['millstream_choices_total{reason="stop"}'] == 3
         assert found["millstream_time_to_first_token_seconds_count"] == 3
         assert found["millstream_inter_token_seconds_count"] == 3
-        assert found["millstream_engine_up"] == 1
-        assert found["millstream_requests_running"] == 1
-        assert found["millstream_requests_waiting"] == 2
-        assert (found["millstream_kv_blocks_used"], found["millstream_kv_blocks"]) == (3, 8)
-        assert found["millstream_kv_cache_usage_ratio"] == 3 / 8
-        assert found['millstream_requests_waiting_by_reason{reason="kv_cache"}'] == 2
-        assert found['millstream_requests_waiting_by_reason{reason="step_budget"}'] == 0
-        assert found["millstream_draft_tokens_total"] == 9
-        assert found["millstream_forced_tokens_total"] == 5
-        assert found["millstream_grammars_compiled_total"] == 2
-        assert found["millstream_grammars_reused_total"] == 3
-        assert found["millstream_grammar_cache_bytes"] == 4096
-        assert found["millstream_accepted_draft_tokens_total"] == 7
+        assert found['millstream_engine_up{model_name="tiny"}'] == 1
+        assert found['millstream_requests_running{model_name="tiny"}'] == 1
+        assert found['millstream_requests_waiting{model_name="tiny"}'] == 2
+        assert (
+            found['millstream_kv_blocks_used{model_name="tiny"}'],
+            found['millstream_kv_blocks{model_name="tiny"}'],
+        ) == (3, 8)
+        assert found['millstream_kv_cache_usage_ratio{model_name="tiny"}'] == 3 / 8
+        assert found['millstream_requests_waiting_by_reason{model_name="tiny",reason="kv_cache"}'] == 2
+        assert found['millstream_requests_waiting_by_reason{model_name="tiny",reason="step_budget"}'] == 0
+        assert found['millstream_draft_tokens_total{model_name="tiny"}'] == 9
+        assert found['millstream_forced_tokens_total{model_name="tiny"}'] == 5
+        assert found['millstream_grammars_compiled_total{model_name="tiny"}'] == 2
+        assert found['millstream_grammars_reused_total{model_name="tiny"}'] == 3
+        assert found['millstream_grammar_cache_bytes{model_name="tiny"}'] == 4096
+        assert found['millstream_accepted_draft_tokens_total{model_name="tiny"}'] == 7
         for stage in ("queue", "prefill", "decode"):
             assert found[f"millstream_request_{stage}_seconds_count"] >= 1
         assert found['millstream_tenant_tokens_total{kind="completion",tenant=""}'] >= 2
         live.engine.answer = engine_failed("down")
         found = metrics(live)
-        assert found["millstream_engine_up"] == 0
-        assert "millstream_requests_running" not in found
+        assert found['millstream_engine_up{model_name="tiny"}'] == 0
+        assert 'millstream_requests_running{model_name="tiny"}' not in found
+        assert found['millstream_draft_tokens_total{model_name="tiny"}'] == 9  # counters neither vanish nor go back
+        live.engine.answer = EngineStats(outage="It ended.", draft_tokens=9, waiting=2, waits={"engine_restart": 2})
+        found = metrics(live)
+        assert found['millstream_engine_up{model_name="tiny"}'] == 0
+        assert found['millstream_draft_tokens_total{model_name="tiny"}'] == 9
+        assert found['millstream_requests_waiting_by_reason{model_name="tiny",reason="engine_restart"}'] == 2
 
 
 def test_cancelled_requests_are_counted() -> None:
@@ -154,7 +167,7 @@ def test_a_request_that_is_being_opened_is_told_so_too(path: str) -> None:
 
         threading.Thread(target=stop).start()
         answer = client.post(path, json=body)
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "6")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert answer.json()["error"]["code"] == "shutting_down"
 
 

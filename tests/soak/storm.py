@@ -107,7 +107,7 @@ async def run(server: Served, model: str, storm: Storm) -> Report:
             if answer.get("finish") not in ("stop", "length") and "texts" not in answer:
                 report.faults.append(f"quiet {ask.surface}: {answer}")
         await _Clients(server, http, wanted, quiet, storm, report).run()
-    idle: dict[str, Any] = await asyncio.to_thread(server.wait_idle, 120)
+    idle: dict[str, Any] = await asyncio.to_thread(server.wait_idle, _SECONDS)
     if idle["kv_blocks_used"]:
         report.faults.append(f"{idle['kv_blocks_used']} blocks are held by nobody")
     report.restarts = idle["restarts"]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+from millstream.admin.views import ModelView
 from millstream.engine.protocol import EngineStats
 from millstream.ir.deltas import Content, Delta, Finish, Start, Usage
 from millstream.ir.errors import ApiError, model_not_found
@@ -88,3 +89,15 @@ class ScriptedEngine:
             return EngineStats()
         assert isinstance(self.answer, EngineStats)
         return self.answer
+
+
+class NoDesk:
+    """An operator's desk with nothing on it."""
+
+    def views(self) -> list[ModelView]:
+        return []
+
+    async def load(self, name: str) -> ModelView:
+        raise model_not_found(name, [])
+
+    unload = pull = cancel_pull = load

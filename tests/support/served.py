@@ -27,7 +27,7 @@ class Served:
     def health(self) -> httpx.Response:
         """Whether it is ready, and its counts."""
         # No TLS here, and to load its certificates takes more time than a server has to spare while it starts.
-        return httpx.get(f"{self.url}/ready", timeout=30, trust_env=False, verify=False)
+        return httpx.get(f"{self.url}/ready", timeout=120, trust_env=False, verify=False)
 
     def engine_pid(self) -> int:
         """Process id of the engine, the server's only child."""
@@ -41,7 +41,7 @@ class Served:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             body: dict[str, object] = self.health().json()
-            if body.get("running") == 0 and body.get("waiting") == 0:
+            if (body.get("status"), body.get("running"), body.get("waiting")) == ("ready", 0, 0):
                 return body
             time.sleep(0.05)
         raise AssertionError(f"the server is not idle after {seconds} s: {body}")

@@ -20,9 +20,10 @@ from typing import Any
 from millstream.engine.core import EngineCore
 from millstream.engine.deadlines import Deadlines
 from millstream.engine.journal import Journal
-from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
+from millstream.engine.protocol import PauseReason, SamplingParams, TokenDelta, TokenRequest
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
+from support.scripted_constraint import Stretches
 from support.scripted_runner import Model, ScriptedRunner, expected_output, next_token
 
 FOLDER = Path(__file__).parent.parent / "scheduler" / "traces"
@@ -31,12 +32,12 @@ TICK = 1.0
 
 
 class _Runner(ScriptedRunner):
-    """Remembers the chunks of the last step."""
+    """Remembers the chunks of the last step, and which of them decode."""
 
-    last: tuple[Chunk, ...] = ()
+    last: tuple[tuple[Chunk, bool], ...] = ()
 
     def execute(self, chunks: list[Chunk]) -> Sampled:
-        self.last = tuple(chunks)
+        self.last = tuple((c, c.sequence.decoding and c.start >= c.sequence.prompt_length) for c in chunks)
         return super().execute(chunks)
 
 
@@ -45,7 +46,7 @@ class Trace:
 
     def __init__(self, *, model: Model = next_token, **config: Any) -> None:
         sizes: dict[str, Any] = {"kv_blocks": 64, "step_tokens": 16, "max_sequences": 8, "step_seconds": 1e9, **config}
-        self._config = SchedulerConfig(block_size=BLOCK, **sizes)
+        self._config = SchedulerConfig(block_size=BLOCK, prompt_units=sizes["step_tokens"], **sizes)
         self._model = model
         self._journal = Journal()
         self._deadlines = Deadlines()
@@ -60,7 +61,7 @@ class Trace:
 
     def _boot(self) -> None:
         self._runner = _Runner(BLOCK, self._model)
-        self._core = EngineCore(Scheduler(self._config), self._runner, clock=lambda: self._now)
+        self._core = EngineCore(Scheduler(self._config), self._runner, Stretches(), clock=lambda: self._now)
 
     def ask(
         self, name: str, prompt: Iterable[int], max_tokens: int = 4, *, timeout: float | None = None, **how: Any
@@ -83,17 +84,39 @@ class Trace:
     def stall(self, name: str) -> None:
         """A client stops reading."""
         self._say(f"= {name} stops reading")
-        told = self._journal.pause(name)
-        if told == "pause":
-            self._core.pause(name)
-        elif told == "abort":
-            self._core.abort(name)
+        self._pause(name, "paused_reader")
 
     def read_on(self, name: str) -> None:
         """It reads again."""
         self._say(f"= {name} reads again")
-        if self._journal.resume(name):
-            self._core.resume(name)
+        self._resume(name, "paused_reader")
+
+    def hold(self, name: str) -> None:
+        """An operator has a request rest."""
+        self._say(f"= {name} is held")
+        self._pause(name, "held")
+
+    def release(self, name: str) -> None:
+        """The operator lets it go on."""
+        self._say(f"= {name} is released")
+        self._resume(name, "held")
+
+    def reprioritise(self, name: str, priority: int) -> None:
+        """The operator puts a request into another class."""
+        self._say(f"= {name} has priority {priority} from now on")
+        if self._journal.reprioritise(name, priority):
+            self._core.reprioritise(name, priority)
+
+    def _pause(self, name: str, reason: PauseReason) -> None:
+        told = self._journal.pause(name, reason)
+        if told == "pause":
+            self._core.pause(name, reason)
+        elif told == "abort":
+            self._core.abort(name)
+
+    def _resume(self, name: str, reason: PauseReason) -> None:
+        if self._journal.resume(name, reason):
+            self._core.resume(name, reason)
 
     def crash(self) -> None:
         """The engine process dies and is replaced."""
@@ -114,7 +137,7 @@ class Trace:
 
     def finish(self, limit: int = 200) -> None:
         """Run until nothing is left to do, and hold every answer against that of the request alone."""
-        while self._core.has_work or self._journal.held:
+        while self._core.has_work or self._journal.kept_back:
             assert self._tick < limit, "the scenario has no end"
             self._step(lost=False)
         for name, request in self._requests.items():
@@ -143,10 +166,10 @@ class Trace:
 
     def _work(self) -> str:
         decodes, prefills = [], []
-        for chunk in self._runner.last:
+        for chunk, decodes_now in self._runner.last:
             sequence = chunk.sequence
             end = chunk.start + chunk.count
-            if chunk.start + 1 + len(chunk.draft) == end and chunk.start >= sequence.prompt_length:
+            if decodes_now:
                 decodes.append(f"{sequence.id}+{chunk.count}")
             else:
                 cached = (
@@ -159,9 +182,7 @@ class Trace:
         return " | ".join(parts)
 
     def _waits(self) -> str:
-        places = self._core.scheduler._places
-        everyone = (*places.running, *places.waiting, *places.paused.values())
-        return " ".join(f"{s.id}:{s.wait}" for s in everyone if s.wait is not None)
+        return " ".join(f"{view.id}:{view.wait_reason}" for view in self._core.sequences() if view.wait_reason)
 
     def _told(self, delta: TokenDelta) -> None:
         shown = self._journal.record(delta)
@@ -170,6 +191,8 @@ class Trace:
         self._seen[delta.id] += shown.tokens
         if shown.drafted:
             self._say(f"{delta.id}: {shown.accepted} of {shown.drafted} drafted tokens are right")
+        if (forced := len(shown.tokens) - 1 - shown.accepted) > 0:
+            self._say(f"{delta.id}: {forced} tokens are forced behind the sampled one")
         if shown.finish:
             self._say(f"{delta.id} ends: {shown.finish}")
             self._ended[delta.id] = shown.finish

@@ -13,8 +13,9 @@ import msgspec
 RequestState = Literal["queued", "prefill", "decode", "paused"]
 """Where an open request is; of several sequences, the one that is furthest counts."""
 
-ModelState = Literal["loaded", "loading", "failed", "on_disk", "pulling", "available"]
-"""Answers requests; is being loaded; could not be loaded; is a file here; is being fetched; can be fetched."""
+ModelState = Literal["loaded", "loading", "unloading", "failed", "on_disk", "pulling", "available"]
+"""Answers requests; is being loaded; finishes its open requests and takes no others; could not be loaded, or its engine
+is lost; is a file here; is being fetched; can be fetched."""
 
 WIRE_SURFACES = ("chat", "responses", "messages")
 """The wire formats in which an open request can be watched, whatever it was asked in."""

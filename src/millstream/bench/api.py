@@ -1,4 +1,4 @@
-"""`bench --api`: what the API process spends per streamed token, without a model.
+"""`bench api`: what the API process spends per streamed token, without a model.
 
 The server runs in a process of its own over the scripted engine, one token a step and one event a token, the dearest
 case. Measured is the processor time of all threads of that process (user and system, from /proc), so other work on the

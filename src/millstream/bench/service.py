@@ -1,4 +1,4 @@
-"""`bench --service`: what a running server does for one client while others load it.
+"""`bench service`: what a running server does for one client while others load it.
 
 A server is started on the model and asked over HTTP. Times are those of a client, so other work on the machine shows in
 them; the ratios are what to read.

@@ -1,141 +1,233 @@
-"""`bench`: how fast the engine is on this machine."""
+"""`bench`: how fast the engine, the HTTP API and whole servers are on this machine."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from millstream.bench.http.run import Target
 
-def bench(
+_DEFAULT = "engine"
+
+ModelArgument = Annotated[str | None, typer.Argument(help="A .gguf file, or a name that `list` shows.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="One sample a case, fewer tokens.")]
+NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a missing model.")]
+
+
+class _Group(TyperGroup):
+    """What is no command's name is for `engine`: ``bench MODEL`` is ``bench engine MODEL``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+bench = typer.Typer(
+    cls=_Group,
+    help="Measure the engine (if no other is named), the HTTP API or whole servers. "
+    "Results are of use only if nothing else runs meanwhile.",
+)
+
+
+@bench.command()
+def engine(
     model: Annotated[
         str | None,
         typer.Argument(help="A .gguf file, or a name that `list` shows; the plan's, or SmolLM2 135M, if not given."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run the cases of this JSON file instead of the standard ones.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One sample a case, fewer tokens.")] = False,
+    quick: QuickOption = False,
     threads: Annotated[int, typer.Option("--threads", "-t", metavar="N", min=0, max=1024, help="0: all cores.")] = 0,
     step_tokens: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, max=65536, help="Most tokens of one step; the engine's if not given."),
     ] = None,
-    no_fetch: Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a missing model.")] = False,
-    api: Annotated[
-        bool, typer.Option("--api", help="Measure the HTTP API alone, without a model: its time per streamed token.")
-    ] = False,
-    service: Annotated[
-        bool,
-        typer.Option(
-            "--service",
-            help="Measure a server: the first token beside a long prompt, and what drafts bring.",
-        ),
-    ] = False,
-    compare_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="With --api: a running server to measure too.")
-    ] = None,
-    compare_pid: Annotated[
-        int | None, typer.Option(metavar="PID", min=1, help="The process id of that server's API process.")
-    ] = None,
+    no_fetch: NoFetchOption = False,
 ) -> None:
-    """Measure speed, start and memory of the engine on this machine.
-
-    Results are of use only if nothing else runs meanwhile.
-    """
-    if api:
-        _bench_api(model, as_json=as_json, quick=quick, compare_url=compare_url, compare_pid=compare_pid)
-        return
-    if compare_url is not None or compare_pid is not None:
-        raise typer.BadParameter("--compare-url and --compare-pid go with --api.")
-    if service:
-        _bench_service(model, as_json=as_json, quick=quick, fetch=not no_fetch)
-        return
+    """Measure speed, start and memory of the engine, without HTTP."""
     import msgspec
     from rich.console import Console
 
-    from millstream.bench.plan import BenchError, read_plan
+    from millstream.bench.plan import read_plan
     from millstream.bench.report import render
     from millstream.bench.run import Options, run_benchmark
-    from millstream.cli.errors import CliError
     from millstream.cli.fetching import find_or_fetch
-    from millstream.models.errors import ModelFileError
 
-    errors = Console(stderr=True)
-    try:
+    with _telling() as errors:
         cases = read_plan(plan) if plan is not None else None
         preferred = cases.models.get("gguf_q4_1") if cases is not None else None
         path = find_or_fetch(model or preferred, fetch=not no_fetch)
         options = Options(plan=cases, threads=threads, step_tokens=step_tokens, quick=quick, extras=cases is None)
         report = run_benchmark(path, options, on_stage=lambda stage: _tell(errors, stage))
-    except (BenchError, ModelFileError) as error:
-        raise CliError(str(error)) from None
-    if cases is not None and as_json:
-        print(msgspec.json.encode(report.adapter_line()).decode(), flush=True)
-    elif as_json:
-        print(msgspec.json.encode(report).decode(), flush=True)
+    if as_json:
+        print(msgspec.json.encode(report if cases is None else report.adapter_line()).decode(), flush=True)
     else:
         Console().print(render(report))
 
 
-def _bench_api(
-    model: str | None, *, as_json: bool, quick: bool, compare_url: str | None, compare_pid: int | None
+@bench.command()
+def api(
+    model: Annotated[
+        str | None, typer.Argument(help="With --compare-url: the model that the compared server serves.")
+    ] = None,
+    as_json: JsonOption = False,
+    quick: QuickOption = False,
+    compare_url: Annotated[str | None, typer.Option(metavar="URL", help="A running server to measure too.")] = None,
+    compare_pid: Annotated[
+        int | None, typer.Option(metavar="PID", min=1, help="The process id of that server's API process.")
+    ] = None,
 ) -> None:
-    import msgspec
+    """Measure the HTTP API alone, without a model: its time per streamed token."""
     from rich.console import Console
 
     from millstream.bench.api import ApiOptions, Target, run_api_benchmark
     from millstream.bench.api_report import render_api
-    from millstream.bench.plan import BenchError
-    from millstream.cli.errors import CliError
 
     if (compare_url is None) != (compare_pid is None):
         raise typer.BadParameter("--compare-url and --compare-pid go together.")
     if compare_url is None and model is not None:
-        raise typer.BadParameter("--api takes a model only as the name of the one that the compared server serves.")
+        raise typer.BadParameter("A model is only the name of the one that the compared server serves.")
     target = None
     if compare_url is not None and compare_pid is not None:
         if model is None:
             raise typer.BadParameter("Name the model that the compared server serves.")
         target = Target(url=compare_url, pid=compare_pid, model=model)
     options = ApiOptions(streams=(1, 16, 100), tokens=32, sample_tokens=1, samples=1) if quick else ApiOptions()
-    errors = Console(stderr=True)
-    try:
+    with _telling() as errors:
         report = run_api_benchmark(options, compare=target, on_stage=lambda stage: _tell(errors, stage))
-    except (BenchError, OSError) as error:
-        raise CliError(str(error)) from None
-    if as_json:
-        print(msgspec.json.encode(report).decode(), flush=True)
-    else:
+    if not _printed(report, as_json):
         Console().print(render_api(report))
 
 
-def _bench_service(model: str | None, *, as_json: bool, quick: bool, fetch: bool) -> None:
-    import msgspec
+@bench.command()
+def service(
+    model: ModelArgument = None,
+    as_json: JsonOption = False,
+    quick: QuickOption = False,
+    no_fetch: NoFetchOption = False,
+) -> None:
+    """Measure a server: the first token beside a long prompt, and what drafts bring."""
+    from millstream.bench.service import run_service_benchmark
+    from millstream.cli.fetching import find_or_fetch
+
+    with _telling() as errors:
+        path = find_or_fetch(model, fetch=not no_fetch)
+        report = run_service_benchmark(path, samples=1 if quick else 5, on_stage=lambda stage: _tell(errors, stage))
+    if not _printed(report, as_json):
+        for line in report.lines():
+            print(line, flush=True)
+
+
+@bench.command()
+def http(
+    urls: Annotated[
+        list[str], typer.Argument(metavar="URL...", help="Servers to measure in turns; ratios are to the first.")
+    ],
+    workload: Annotated[
+        str,
+        typer.Option(
+            "--workload", "-w", metavar="NAME|FILE", help="chat, one, shared, documents, poisson, or a TOML file."
+        ),
+    ] = "chat",
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1000)] = 3,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="One per server; their first models if not given.")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", envvar="MILLSTREAM_API_KEY", help="One for all servers, or one per server."),
+    ] = None,
+    good_first_token: Annotated[
+        float | None, typer.Option(metavar="MS", min=0, help="Goodput: answers whose first token came in time.")
+    ] = None,
+    good_per_token: Annotated[
+        float | None, typer.Option(metavar="MS", min=0, help="Goodput: and whose other tokens took no longer each.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the prompts; another one gives others.")] = 1,
+    plot: Annotated[bool, typer.Option("--plot", help="Also draw the distributions of times.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Save tables and plots as a picture.", dir_okay=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure servers over HTTP as their clients see them: any that speak OpenAI chat, in turns.
+
+    A workload file describes prompts, arrivals and lengths; docs/benchmarks.md shows one.
+    """
+    import sys
+
+    from rich.console import Console
+
+    from millstream.bench.http.figures import Limit
+    from millstream.bench.http.report import render_http
+    from millstream.bench.http.run import Plan, run_http_benchmark
+    from millstream.bench.http.workload import load_workload
+
+    limit = Limit(
+        first_token=None if good_first_token is None else good_first_token / 1000,
+        per_token=None if good_per_token is None else good_per_token / 1000,
+    )
+    with _telling() as errors:
+        plan = Plan(workload=load_workload(workload), rounds=rounds, limit=limit, seed=seed)
+        targets = _targets(urls, model or [], key or [])
+        report = run_http_benchmark(targets, plan, on_stage=lambda stage: _tell(errors, stage))
+    if not _printed(report, as_json):
+        console = Console()
+        console.print(render_http(report, plot=plot, width=min(console.width, 110)))
+    if picture is not None:
+        paper = Console(record=True, width=110, file=sys.stderr, quiet=True)
+        paper.print(render_http(report, plot=True, width=108))
+        paper.save_svg(str(picture), title=f"millstream bench http: {report.workload.name}")
+
+
+def _targets(urls: list[str], models: list[str], keys: list[str]) -> list[Target]:
+    from millstream.bench.http.run import Target
+
+    if len(models) not in (0, len(urls)):
+        raise typer.BadParameter(f"Name {len(urls)} models, one per server, or none.", param_hint="--model")
+    if len(keys) not in (0, 1, len(urls)):
+        raise typer.BadParameter(f"Give one key for all servers, or {len(urls)}.", param_hint="--key")
+    return [
+        Target(url=url, model=models[at] if models else None, key=keys[at % len(keys)] if keys else None)
+        for at, url in enumerate(urls)
+    ]
+
+
+@contextmanager
+def _telling() -> Iterator[Console]:
+    """Where progress goes; what stops a benchmark becomes the command's error."""
     from rich.console import Console
 
     from millstream.bench.plan import BenchError
-    from millstream.bench.service import run_service_benchmark
     from millstream.cli.errors import CliError
-    from millstream.cli.fetching import find_or_fetch
+    from millstream.models.errors import ModelFileError
 
-    errors = Console(stderr=True)
     try:
-        report = run_service_benchmark(
-            find_or_fetch(model, fetch=fetch), samples=1 if quick else 5, on_stage=lambda stage: _tell(errors, stage)
-        )
-    except BenchError as error:
+        yield Console(stderr=True)
+    except (BenchError, ModelFileError, OSError) as error:
         raise CliError(str(error)) from None
+
+
+def _printed(report: Any, as_json: bool) -> bool:
+    """Whether the report was wanted as JSON, and printed."""
+    import msgspec
+
     if as_json:
         print(msgspec.json.encode(report).decode(), flush=True)
-        return
-    for line in report.lines():
-        print(line, flush=True)
+    return as_json
 
 
 def _tell(console: Console, stage: str) -> None:

@@ -16,8 +16,10 @@ from millstream.cli.compose import LocalSession, open_local
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
 from millstream.cli.generate import Answer, conversation, write_answer
+from millstream.cli.sampling import sampling_of
 from millstream.cli.talking import Talk
 from millstream.cli.terminal import is_terminal, note, prompt, report
+from millstream.ir.errors import ApiError
 from millstream.ir.request import ChatRequest, Message, Sampling
 
 HELP = """\
@@ -160,8 +162,11 @@ class Conversation:
             note(f"no option {name or '(none given)'}; there are: {', '.join(_SETTABLE)}")
             return
         try:
-            changed = {**msgspec.structs.asdict(self._sampling), name: msgspec.json.decode(value)}
-            self._sampling = msgspec.convert(changed, Sampling)
+            fields = {**{each: getattr(self._sampling, each) for each in _SETTABLE}, name: msgspec.json.decode(value)}
+            self._sampling = sampling_of(**fields, stop=list(self._sampling.stop) or None)
+        except ApiError as error:
+            note(error.message)
+            return
         except (msgspec.DecodeError, msgspec.ValidationError):
             note(f"{value!r} is no value for {name}")
             return

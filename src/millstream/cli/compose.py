@@ -15,16 +15,24 @@ from millstream.cli.errors import CliError
 from millstream.cli.options import EngineOptions, Formats, ServerOptions
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
-from millstream.engine.protocol import Pooling
+from millstream.engine.memory import NotEnoughMemory, memory_need, require_room
+from millstream.engine.protocol import Pooling, TokenEngine
 from millstream.engine.restarts import Supervision
-from millstream.engine.sizing import kv_bytes_per_token
+from millstream.engine.sizing import available_memory, kv_bytes_per_token
+from millstream.hosting.desk import ModelDesk
+from millstream.hosting.host import ModelHost
+from millstream.hosting.opening import ModelLoadError, ModelSource, OpenModel
+from millstream.hosting.pulls import Pulls
+from millstream.journal.recording import RecordedEngine
 from millstream.models.assets import open_model
-from millstream.models.catalogue import CATALOGUE
 from millstream.models.errors import ModelFileError
-from millstream.models.loader import load_model_file
+from millstream.models.loader import ModelFile, load_model_file
+from millstream.models.shelf import name_of
 from millstream.pipeline.local import LocalProvider
+from millstream.scheduler.scheduler import DRAFT_ROWS
 
 if TYPE_CHECKING:
+    from millstream.journal.writer import Journal
     from millstream.server.run import HttpServer
 
 _KV_ROUNDING = 64
@@ -39,53 +47,120 @@ class LocalSession(NamedTuple):
     engine: EngineProcess
 
 
-@asynccontextmanager
-async def open_local(
-    path: Path,
-    options: EngineOptions,
-    *,
-    name: str | None = None,
-    formats: Formats = Formats(),  # noqa: B008  (immutable)
-    pooling: Pooling | None = None,
-) -> AsyncIterator[LocalSession]:
-    """Start an engine process on a model file; it is stopped on exit. ``pooling`` None: as the file says, else mean.
+class LocalOpener:
+    """Loads model files into engine processes of this machine. ``pooling`` None: as the file says, else mean.
+    ``recorded``: a journal can read along."""
 
-    The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this process
-    builds the tokenizer.
+    def __init__(
+        self,
+        options: EngineOptions,
+        *,
+        formats: Formats = Formats(),  # noqa: B008  (immutable)
+        pooling: Pooling | None = None,
+        recorded: bool = False,
+    ) -> None:
+        self._recorded = recorded
+        self._options = options
+        self._formats = formats
+        self._pooling = pooling
+
+    def check(self, source: ModelSource, free_bytes: int) -> None:
+        """See `millstream.hosting.opening.Opener`."""
+        try:
+            engine_config(source, self._options, free_bytes=free_bytes)
+        except (ModelFileError, NotEnoughMemory) as error:
+            raise ModelLoadError(str(error)) from None
+
+    async def open(self, source: ModelSource, free_bytes: int) -> OpenModel:
+        """See `millstream.hosting.opening.Opener`."""
+        session = await self.session(source, free_bytes)
+        return OpenModel(session.engine, session.provider)
+
+    async def session(self, source: ModelSource, free_bytes: int) -> LocalSession:
+        """Start an engine process on a model file.
+
+        The file is checked first, so that a bad one starts nothing; then the engine loads the weights while this
+        process builds the tokenizer.
+
+        Raises:
+            ModelLoadError: the file cannot be served, or the engine cannot start.
+        """
+        try:
+            config = await asyncio.to_thread(engine_config, source, self._options, free_bytes=free_bytes)
+            start = asyncio.create_task(EngineProcess.start(config, supervision=_supervision(self._options)))
+            try:
+                assets = await asyncio.to_thread(open_model, source.path, name=source.name)
+                engine = await start
+            except BaseException:
+                await _discard(start)
+                raise
+        except (ModelFileError, NotEnoughMemory, EngineStartError, OSError) as error:
+            raise ModelLoadError(str(error)) from None
+        told: TokenEngine = engine
+        if self._recorded:
+            told = RecordedEngine(engine, name=assets.name, path=source.path, prefix_cache=self._options.prefix_cache)
+        provider = LocalProvider(
+            told,
+            tokenizer=assets.tokenizer,
+            template=assets.template,
+            name=assets.name,
+            tool_format=self._formats.tools,
+            reasoning_format=self._formats.reasoning,
+            refusals=self._formats.refusals,
+            pooling=self._pooling or assets.pooling or "mean",
+        )
+        return LocalSession(assets.name, provider, engine)
+
+
+@asynccontextmanager
+async def open_local(path: Path, options: EngineOptions) -> AsyncIterator[LocalSession]:
+    """A model of this process alone; its engine is stopped on exit.
 
     Raises:
         CliError: the file cannot be served, or the engine cannot start.
     """
-    name = name or model_name(path)
     try:
-        config = engine_config(path, options, name=name)
-        engine_start = asyncio.create_task(EngineProcess.start(config, supervision=_supervision(options)))
-        try:
-            assets = await asyncio.to_thread(open_model, path, name=name)
-        except BaseException:
-            await _discard(engine_start)
-            raise
-        engine = await engine_start
-    except (ModelFileError, EngineStartError, OSError) as error:
+        source = ModelSource(name_of(path), path)
+        session = await LocalOpener(options).session(source, available_memory())
+    except ModelLoadError as error:
         raise CliError(str(error)) from None
     try:
-        provider = LocalProvider(
-            engine,
-            tokenizer=assets.tokenizer,
-            template=assets.template,
-            name=assets.name,
-            tool_format=formats.tools,
-            reasoning_format=formats.reasoning,
-            refusals=formats.refusals,
-            pooling=pooling or assets.pooling or "mean",
-        )
-        yield LocalSession(assets.name, provider, engine)
+        yield session
     finally:
-        await engine.close()
+        await session.engine.close()
+
+
+class Hosted(NamedTuple):
+    """The models of a server, and what its operator does with them."""
+
+    host: ModelHost
+    desk: ModelDesk
+
+
+@asynccontextmanager
+async def open_hosted(sources: list[ModelSource], opener: LocalOpener) -> AsyncIterator[Hosted]:
+    """Load models one after the other, the default first; whatever is loaded at the end is stopped on exit.
+
+    Raises:
+        CliError: one of them cannot be loaded.
+    """
+    host, pulls = ModelHost(opener), Pulls()
+    desk = ModelDesk(host, pulls)
+    try:
+        for source in sources:
+            desk.remember(source)
+            try:
+                await host.open(source)
+            except ModelLoadError as error:
+                raise CliError(f"{source.name}: {error}" if len(sources) > 1 else str(error)) from None
+        yield Hosted(host, desk)
+    finally:
+        await pulls.close()
+        await host.close()
 
 
 def open_server(
-    session: LocalSession,
+    hosted: Hosted,
     sock: socket.socket,
     options: ServerOptions,
     *,
@@ -93,12 +168,20 @@ def open_server(
     allow_hosts: tuple[str, ...],
     access_log: bool,
     on_ready: Callable[[], None],
+    journal: Journal | None = None,
 ) -> HttpServer:
-    """The HTTP server of a session on a bound socket; ``on_ready`` is called once it answers.
+    """The HTTP server of these models on a bound socket; ``on_ready`` is called once it answers.
 
     A server that listens on a loopback address is called by loopback names and ``allow_hosts``; any other by any name.
+
+    Raises:
+        CliError: the keys cannot be read.
     """
+    from starlette.middleware import Middleware
+
+    from millstream.keys.file import KeyFileError, default_keys_path
     from millstream.server.app import create_app
+    from millstream.server.journaling import Journalled
     from millstream.server.origins import is_loopback
     from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
@@ -111,8 +194,14 @@ def open_server(
         request_seconds=options.request_timeout,
         stall_seconds=options.stall_timeout,
         store_path=default_store_path(),
+        keys_path=options.keys_file or default_keys_path(),
+        api_key=options.api_key,
     )
-    app = create_app(session.provider, session.engine.stats, settings)
+    layers = [] if journal is None else [Middleware(Journalled, journal=journal)]
+    try:
+        app = create_app(hosted.host, hosted.host, settings, desk=hosted.desk, layers=layers)
+    except KeyFileError as error:
+        raise CliError(str(error)) from None
     return HttpServer(app, sock, settings, on_ready=on_ready)
 
 
@@ -130,32 +219,18 @@ async def _discard(start: asyncio.Task[EngineProcess]) -> None:
         await engine.close()
 
 
-def model_name(path: Path) -> str | None:
-    """The catalogue's name of a fetched model; None for any other file, which is named after itself."""
-    for model in CATALOGUE:
-        if path.name == model.filename:
-            return model.name
-    return None
-
-
-def engine_config(path: Path, options: EngineOptions, *, name: str | None) -> EngineConfig:
+def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: int) -> EngineConfig:
     """The engine's settings; what the command line left open keeps the engine's own default.
 
     Raises:
         ModelFileError: the file holds no model that can run.
+        NotEnoughMemory: it does not fit into ``free_bytes``.
     """
-    with load_model_file(path) as model:
-        token_bytes = kv_bytes_per_token(model.spec)
-    kv_bytes: int | None = None
-    if options.kv_cache is not None and options.kv_cache.tokens is not None:
-        kv_bytes = token_bytes * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING
-    elif options.kv_cache is not None:
-        kv_bytes = options.kv_cache.bytes
     config = EngineConfig(
-        model_path=str(path),
-        model_name=name or path.stem,
+        model_path=str(source.path),
+        model_name=source.name,
         context_length=options.context_length,
-        kv_bytes=kv_bytes,
+        memory_bytes=free_bytes,
         threads=options.threads,
         prefix_cache=options.prefix_cache,
     )
@@ -163,4 +238,19 @@ def engine_config(path: Path, options: EngineOptions, *, name: str | None) -> En
         config = msgspec.structs.replace(config, max_sequences=options.max_sequences)
     if options.max_queue is not None:
         config = msgspec.structs.replace(config, max_waiting=options.max_queue)
+    with load_model_file(source.path) as model:
+        config = msgspec.structs.replace(config, kv_bytes=_kv_bytes(model, options))
+        require_room(
+            memory_need(model, max_rows=max(config.max_sequences, DRAFT_ROWS)),
+            context_length=options.context_length or model.spec.context_length,
+            kv_bytes=config.kv_bytes,
+            free_bytes=free_bytes,
+        )
     return config
+
+
+def _kv_bytes(model: ModelFile, options: EngineOptions) -> int | None:
+    """The size of the KV cache, if the command line says one."""
+    if options.kv_cache is None or options.kv_cache.tokens is None:
+        return None if options.kv_cache is None else options.kv_cache.bytes
+    return kv_bytes_per_token(model.spec) * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING

@@ -4,13 +4,14 @@
 |---|---|
 | 0 | done (for `serve`: stopped by Ctrl-C or SIGTERM after the open requests were finished) |
 | 1 | the model, the engine, the address or the request failed; stderr says why |
-| 2 | the command line is wrong |
+| 2 | the command line, the environment or the configuration file is wrong |
 | 130 | interrupted by Ctrl-C |
 """
 
 from __future__ import annotations
 
 FAILURE = 1
+USAGE = 2
 INTERRUPTED = 130
 
 

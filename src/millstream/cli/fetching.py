@@ -62,12 +62,15 @@ def _bar(model: CatalogueModel) -> Iterator[OnProgress]:
 @contextmanager
 def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
     last = time.monotonic()
+    waiting = False
     note(f"fetching {model.name} ({model.download_bytes / 1e6:.0f} MB, once)")
 
     def show(state: Progress) -> None:
-        nonlocal last
+        nonlocal last, waiting
         if state.stage == "waiting":
-            note(f"another process is fetching {model.name}; waiting for it")
+            if not waiting:
+                waiting = True
+                note(f"another process is fetching {model.name}; waiting for it")
         elif time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
             note(f"fetching {model.name}: {state.done / 1e6:.0f} of {state.total / 1e6:.0f} MB")

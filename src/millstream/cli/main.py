@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -11,6 +12,10 @@ from millstream.cli.errors import INTERRUPTED, CliError
 def main() -> NoReturn:
     """Run the command line. A failure that has a reason is one line on stderr, not a traceback."""
     try:
+        if "_MILLSTREAM_COMPLETE" in os.environ:  # the shell asks for words, in the way of Typer's scripts
+            from typer.completion import completion_init  # type: ignore[attr-defined]  # Typer has no other name for it
+
+            completion_init()
         from millstream.cli.app import app
 
         app()

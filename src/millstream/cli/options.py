@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
+
+from millstream.cli.names import model_names
+from millstream.cli.sampling import within_api
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMG])(?:i?B)?", re.IGNORECASE)
@@ -35,10 +39,23 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line says about clients, in seconds. ``request_timeout``: for requests that name none;
-    ``stall_timeout``: for clients that stop reading."""
+    ``stall_timeout``: for clients that stop reading. ``keys_file``: where their keys are; None: in the usual place.
+    ``api_key``: digest of a key besides those."""
 
     request_timeout: float | None = None
     stall_timeout: float = 300.0
+    keys_file: Path | None = None
+    api_key: str | None = None
+
+
+DEFAULT_JOURNAL_BYTES = 1 << 30
+
+
+class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests are recorded, and how many bytes all files may have together."""
+
+    folder: Path
+    limit: int
 
 
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +74,22 @@ def parse_kv_cache(text: str) -> KvCache:
         tokens = int(match[1])
         if tokens > 0:
             return KvCache(tokens=tokens)
-    elif match := _SIZE.fullmatch(text):
-        size = int(float(match[1]) * _UNITS[match[2].upper()])
-        if size > 0:
-            return KvCache(bytes=size)
+    elif (size := _bytes(text)) > 0:
+        return KvCache(bytes=size)
     raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G for bytes, 32768t for tokens")
+
+
+def parse_size(text: str) -> int:
+    """Bytes: ``512M``, ``2GiB`` (binary units)."""
+    size = _bytes(text.strip())
+    if size <= 0:
+        raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G")
+    return size
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
 
 
 def parse_tool_format(text: str) -> str:
@@ -90,7 +118,16 @@ _FORMATS = "Formats"
 _SAMPLING = "Sampling"
 MODEL_HELP = "A .gguf file, or a name that `list` shows; SmolLM2 135M if not given."
 
-ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP, autocompletion=model_names)
+]
+ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP, autocompletion=model_names)]
+ModelsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODEL]...", help=f"{MODEL_HELP} The first is the default model.", autocompletion=model_names
+    ),
+]
 NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a model that is not here.")]
 SystemOption = Annotated[
     str | None, typer.Option("--system", "-s", metavar="TEXT", help="Instructions before the conversation.")
@@ -119,32 +156,27 @@ KvCacheOption = Annotated[
     ),
 ]  # fmt: skip
 
-TemperatureOption = Annotated[
-    float,
-    typer.Option(
-        "--temperature", "-T", metavar="X", min=0.0, help="0 takes the best token.", rich_help_panel=_SAMPLING
-    ),
-]
-TopKOption = Annotated[int, typer.Option(metavar="N", min=0, help="0 is off.", rich_help_panel=_SAMPLING)]
-TopPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="1 is off.", rich_help_panel=_SAMPLING)]
-MinPOption = Annotated[float, typer.Option(metavar="P", min=0.0, max=1.0, help="0 is off.", rich_help_panel=_SAMPLING)]
-RepetitionOption = Annotated[
-    float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="1 is off.", rich_help_panel=_SAMPLING)
-]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="The same seed gives the same answer.", rich_help_panel=_SAMPLING),
-]
+
+def _sampling(field: str, help: str, *flags: str, metavar: str = "X") -> Any:  # Typer's own `Option` is typed so
+    return typer.Option(*flags, metavar=metavar, help=help, callback=within_api(field), rich_help_panel=_SAMPLING)
+
+
+TemperatureOption = Annotated[float, _sampling("temperature", "0 to 2; 0 takes the best token.", "--temperature", "-T")]
+TopKOption = Annotated[int, _sampling("top_k", "0 is off.", metavar="N")]
+TopPOption = Annotated[float, _sampling("top_p", "Above 0, up to 1, which is off.", metavar="P")]
+MinPOption = Annotated[float, _sampling("min_p", "0 to 1; 0 is off.", metavar="P")]
+RepetitionOption = Annotated[float, _sampling("repetition_penalty", "Above 0, up to 10; 1 is off.")]
+PresenceOption = Annotated[float, _sampling("presence_penalty", "-2 to 2; 0 is off.")]
+FrequencyOption = Annotated[float, _sampling("frequency_penalty", "-2 to 2; 0 is off.")]
+SeedOption = Annotated[int | None, _sampling("seed", "The same seed gives the same answer.", metavar="N")]
 MaxTokensOption = Annotated[
     int | None,
-    typer.Option(
-        "--max-tokens", "-n", metavar="N", min=1, help="Longest answer; if not given, what the context leaves.",
-        rich_help_panel=_SAMPLING,
+    _sampling(
+        "max_tokens", "Longest answer; if not given, what the context leaves.", "--max-tokens", "-n", metavar="N"
     ),
-]  # fmt: skip
+]
 StopOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated.", rich_help_panel=_SAMPLING),
+    list[str] | None, _sampling("stop", "End the answer before this text; may be repeated.", metavar="TEXT")
 ]
 
 ToolFormatOption = Annotated[

@@ -27,6 +27,7 @@ def selftest(
     from millstream.cli.errors import CliError
     from millstream.cli.fetching import find_or_fetch
     from millstream.engine.client import EngineStartError
+    from millstream.engine.memory import NotEnoughMemory
     from millstream.models.errors import ModelFileError
     from millstream.selftest.report import show
     from millstream.selftest.run import run_selftest
@@ -34,7 +35,7 @@ def selftest(
     path = find_or_fetch(model, fetch=not no_fetch)
     try:
         report = asyncio.run(run_selftest(path, threads=threads, seed=seed))
-    except (ModelFileError, EngineStartError) as error:
+    except (ModelFileError, NotEnoughMemory, EngineStartError) as error:
         raise CliError(str(error)) from None
     if as_json:
         print(msgspec.json.encode({"ok": report.ok, **msgspec.structs.asdict(report)}).decode())

@@ -1,34 +1,40 @@
-"""`serve`: a model behind HTTP, from the command line to the last drained request."""
+"""`serve`: models behind HTTP, from the command line to the last drained request."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import msgspec
 
-from millstream.cli.compose import LocalSession, open_local, open_server
+from millstream.cli.compose import Hosted, LocalOpener, open_hosted, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.options import EngineOptions, Formats, ServerOptions
+from millstream.cli.options import EngineOptions, Formats, JournalOptions, ServerOptions
 from millstream.cli.terminal import styled
-from millstream.engine.protocol import Pooling
+from millstream.engine.protocol import EngineInfo, Pooling
+from millstream.hosting.opening import ModelSource
+from millstream.journal.writer import Journal
+from millstream.keys.file import KeyFile, KeyFileError, default_keys_path
+from millstream.keys.ring import Keyring
+from millstream.models.shelf import name_of
 from millstream.server.loading import LoadingServer
+from millstream.server.origins import is_loopback
 from millstream.server.process import run, settle
 from millstream.server.run import bind
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``model_name``: what clients call the model. ``allow_origins``: web pages of which origins may call.
-    ``allow_hosts``: names under which a server on a loopback address may be called.
-    ``pooling``: how embeddings are made."""
+    """``model_names``: what clients call the models, in their order. ``allow_origins``: web pages of which origins may
+    call. ``allow_hosts``: names under which a server on a loopback address may be called.
+    ``pooling``: how embeddings are made. ``journal`` None: nothing is recorded."""
 
     host: str
     port: int
-    model_name: str | None
+    model_names: tuple[str, ...]
     log_level: str
     fetch: bool
     allow_origins: tuple[str, ...]
@@ -37,63 +43,110 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     pooling: Pooling | None
     server: ServerOptions
     engine: EngineOptions
+    journal: JournalOptions | None = None
 
 
-def serve_model(ref: str | None, options: ServeOptions) -> None:
-    """Serve until Ctrl-C or SIGTERM, then finish the open requests.
+def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
+    """Serve until Ctrl-C or SIGTERM, then finish the open requests. ``refs``: files or names, the default model first.
 
-    The address is taken before the model is loaded, so that a taken port is known at once.
+    The address is taken before a model is loaded, so that a taken port is known at once.
 
     Raises:
-        CliError: no such model, a file that cannot be served, an address that cannot be had, or an engine that died and
-            cannot be started again.
+        CliError: keys that cannot be read, no such model, a file that cannot be served, models that do not fit into the
+            memory together, an address that cannot be had, or engines that died and cannot be started again.
     """
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    path = find_or_fetch(ref, fetch=options.fetch)
+    guarded = _has_keys(options.server)
+    sources = _sources(refs, options)
     try:
         sock = bind(options.host, options.port)
     except (OSError, UnicodeError) as error:
         raise CliError(getattr(error, "strerror", None) or f"Cannot listen on {options.host}: {error}") from None
+    if not guarded and not is_loopback(sock.getsockname()[0]):
+        _warn(f"listening on {options.host} without keys: whoever reaches it may use it. {_MAKE_KEYS}")
     with sock:
-        run(_serve(path, sock, options))
+        run(_serve(sources, sock, options))
 
 
-async def _serve(path: Path, sock: socket.socket, options: ServeOptions) -> None:
-    opening = open_local(
-        path, options.engine, name=options.model_name, formats=options.formats, pooling=options.pooling
+_MAKE_KEYS = "Make one with `millstream keys create NAME`, or set MILLSTREAM_API_KEY; a running server sees the former."
+
+
+def _has_keys(options: ServerOptions) -> bool:
+    """Whether requests will need a key. Raises `CliError`: the file of keys cannot be read."""
+    try:
+        keys_file = KeyFile(options.keys_file or default_keys_path())
+        return Keyring(keys_file, single=options.api_key).guarded
+    except KeyFileError as error:
+        raise CliError(str(error)) from None
+
+
+def _warn(text: str) -> None:
+    print(f"{styled('warning:', '1;33', sys.stderr)} {text}", file=sys.stderr, flush=True)
+
+
+def _sources(refs: Sequence[str | None], options: ServeOptions) -> list[ModelSource]:
+    """The files, each with a name of its own."""
+    if len(options.model_names) > len(refs):
+        raise CliError(f"--model-name is given {len(options.model_names)} times for {len(refs)} models")
+    paths = [find_or_fetch(ref, fetch=options.fetch) for ref in refs]
+    names = [*options.model_names, *(name_of(path) for path in paths[len(options.model_names) :])]
+    for name in names:
+        if names.count(name) > 1:
+            raise CliError(f"two models would be called {name!r}; give each a --model-name")
+    return [ModelSource(name, path) for name, path in zip(names, paths, strict=True)]
+
+
+async def _serve(sources: list[ModelSource], sock: socket.socket, options: ServeOptions) -> None:
+    opener = LocalOpener(
+        options.engine, formats=options.formats, pooling=options.pooling, recorded=options.journal is not None
     )
     async with AsyncExitStack() as stack:
+        journal = _open_journal(options.journal) if options.journal is not None else None
+        if journal is not None:
+            stack.callback(journal.close)
         async with LoadingServer(sock):
-            session = await stack.enter_async_context(opening)
+            hosted = await stack.enter_async_context(open_hosted(sources, opener))
         server = open_server(
-            session,
+            hosted,
             sock,
             options.server,
             allow_origins=options.allow_origins,
             allow_hosts=options.allow_hosts,
             access_log=options.log_level in ("info", "debug"),
-            on_ready=lambda: _ready(session, sock),
+            on_ready=lambda: _ready(hosted, sock),
+            journal=journal,
         )
-        lost = session.engine.lost
+        lost = hosted.host.lost
         lost.add_done_callback(lambda _: server.stop())
         await server.run()
         if lost.done():
             raise CliError(lost.result())
 
 
-def _ready(session: LocalSession, sock: socket.socket) -> None:
-    print(_ready_line(session, sock), flush=True)
+def _open_journal(options: JournalOptions) -> Journal:
+    try:
+        return Journal(options.folder, limit=options.limit)
+    except OSError as error:
+        raise CliError(f"cannot write a journal in {options.folder}: {error.strerror}") from None
+
+
+def _ready(hosted: Hosted, sock: socket.socket) -> None:
+    engines = [(engine.model, engine.info) for engine in hosted.host.engines() if engine.info is not None]
+    if engines:  # else all were lost meanwhile, and the server ends
+        print(_ready_line(engines, url_of(sock)), flush=True)
     settle()
 
 
-def _ready_line(session: LocalSession, sock: socket.socket) -> str:
-    info = session.engine.info
-    return (
-        f"{styled('ready:', '1;32', sys.stdout)} {session.name} on {url_of(sock)} "
-        f"({info.isa}, {info.threads} threads, context {info.context_length}, KV cache {info.kv_tokens} tokens)"
-    )
+def _ready_line(engines: list[tuple[str, EngineInfo]], url: str) -> str:
+    (name, info), *others = engines
+    line = f"{styled('ready:', '1;32', sys.stdout)} {name} on {url} ({_facts(info)})"
+    return "; also ".join([line, *(f"{name} ({_facts(info)})" for name, info in others)])
+
+
+def _facts(info: EngineInfo) -> str:
+    return f"{info.isa}, {info.threads} threads, context {info.context_length}, KV cache {info.kv_tokens} tokens"
 
 
 def url_of(sock: socket.socket) -> str:

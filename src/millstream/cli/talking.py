@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.cli.options import (
     ContextOption,
     EngineOptions,
+    FrequencyOption,
     KvCacheOption,
     MaxTokensOption,
     MinPOption,
     ModelOption,
     NoFetchOption,
+    PresenceOption,
     RepetitionOption,
     SeedOption,
     StatsOption,
@@ -25,6 +24,7 @@ from millstream.cli.options import (
     TopKOption,
     TopPOption,
 )
+from millstream.cli.shared import shared
 
 if TYPE_CHECKING:
     from millstream.ir.request import Sampling
@@ -51,6 +51,8 @@ def read_talk(
     top_p: TopPOption = 1.0,
     min_p: MinPOption = 0.0,
     repetition_penalty: RepetitionOption = 1.0,
+    presence_penalty: PresenceOption = 0.0,
+    frequency_penalty: FrequencyOption = 0.0,
     seed: SeedOption = None,
     max_tokens: MaxTokensOption = None,
     stop: StopOption = None,
@@ -59,34 +61,23 @@ def read_talk(
     kv_cache: KvCacheOption = None,
 ) -> Talk:
     """The options as a command line has them."""
-    from millstream.ir.request import Sampling
+    from millstream.cli.sampling import sampling_of
 
-    sampling = Sampling(
+    sampling = sampling_of(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
         repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
         seed=seed,
         max_tokens=max_tokens,
-        stop=tuple(stop or ()),
+        stop=stop or None,
     )
     engine = EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, max_sequences=1)
     return Talk(model, system, stats, not no_fetch, sampling, engine)
 
 
-def talking(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of `read_talk` in the place of its parameter ``talk``."""
-    own = inspect.signature(command, eval_str=True).parameters
-    shared = inspect.signature(read_talk, eval_str=True).parameters
-
-    @wraps(command)
-    def wrapped(**given: object) -> None:
-        talk = read_talk(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]  # Typer checked them
-        command(talk=talk, **given)
-
-    parameters = [each for name, each in own.items() if name != "talk"] + list(shared.values())
-    keyword = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    wrapped.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {each.name: each.annotation for each in keyword}
-    return wrapped
+talking = shared(read_talk, "talk")
+"""The command with the options of `read_talk` in the place of its parameter ``talk``."""

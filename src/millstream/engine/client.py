@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import count
 
@@ -20,21 +21,24 @@ from millstream.engine.messages import (
     Batch,
     Event,
     Pause,
+    Reprioritise,
     Resume,
     StatsQuery,
     StatsReply,
     Step,
     Submit,
 )
-from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
+from millstream.engine.protocol import EngineInfo, EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
 from millstream.engine.restarts import Supervision
-from millstream.engine.supervisor import Supervisor
+from millstream.engine.supervisor import Recovery, Supervisor
+from millstream.engine.totals import Totals
 from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
 
 __all__ = ["EngineProcess", "EngineStartError"]
 
 logger = logging.getLogger("millstream.engine")
 
+_JUST_ENDED = "The engine has just ended and is being restarted."
 _ANSWER_SECONDS = 10.0
 _RETRY_AFTER_SECONDS = 2.0
 
@@ -44,7 +48,8 @@ follows; it goes on when a quarter of them is left."""
 
 
 class EngineProcess:
-    """A `TokenEngine` whose work is done by another process. Made by `start`; used from one event loop.
+    """A `TokenEngine` and its `SequenceControl`, whose work is done by another process. Made by `start`; used from one
+    event loop.
 
     If the process ends or hangs, it is started again and open streams go on where they were. ``lost`` resolves to the
     reason when that is given up.
@@ -55,9 +60,10 @@ class EngineProcess:
         self._supervisor = Supervisor(config, worker, self, supervision)
         self._journal = Journal()
         self._deadlines = Deadlines()
+        self._totals = Totals()
         self._timer: asyncio.TimerHandle | None = None
         self._streams: dict[str, _Stream] = {}
-        self._queries: dict[int, asyncio.Future[EngineStats]] = {}
+        self._queries: dict[int, asyncio.Future[StatsReply | None]] = {}
         self._serials = count()
         self._asked = False
         self._resumed = 0
@@ -93,6 +99,11 @@ class EngineProcess:
         """Process id of the present engine process."""
         return self._supervisor.pid
 
+    @property
+    def recovery(self) -> Recovery | None:
+        """How long the last restart took; None: there was none."""
+        return self._supervisor.recovery
+
     async def submit(self, request: TokenRequest) -> _Stream:
         """Queue one sequence; see `TokenEngine.submit`.
 
@@ -123,45 +134,75 @@ class EngineProcess:
         return stream
 
     async def stats(self) -> EngineStats:
-        """A round trip to the engine process.
+        """A round trip to the engine process, or the last counts while it is being restarted.
 
         Raises:
-            ApiError: 503; the engine is being restarted, or did not answer in time.
+            ApiError: 503; the engine did not answer in time, or there will be none.
         """
-        self._require_hope()
+        if self._failure is not None:
+            raise engine_lost(self._failure)
+        if await self._asked_engine() is None:
+            return self._known(self._supervisor.outage or _JUST_ENDED)
+        return self._known()
+
+    async def sequences(self) -> list[SequenceView]:
+        """See `SequenceControl.sequences`, as for the methods that follow."""
+        if self._failure is not None:
+            raise engine_lost(self._failure)
+        reply = await self._asked_engine(sequences=True)
+        return self._journal.views(reply.sequences if reply else [], up=reply is not None)
+
+    def hold(self, request_id: str) -> bool:
+        if request_id not in self._journal:
+            return False
+        self._pause(request_id, "held")
+        return True
+
+    def release(self, request_id: str) -> bool:
+        if request_id not in self._journal:
+            return False
+        self._resume(request_id, "held")
+        return True
+
+    def reprioritise(self, request_id: str, priority: int) -> bool:
+        if request_id not in self._journal:
+            return False
+        if self._journal.reprioritise(request_id, priority):
+            self._supervisor.send(Reprioritise(request_id, priority))
+        return True
+
+    async def _asked_engine(self, *, sequences: bool = False) -> StatsReply | None:
+        """A round trip to the engine process; None: there is none, or it ended meanwhile."""
         if not self._supervisor.up:
-            raise engine_failed(self._supervisor.outage or "The engine has just ended and is being restarted.")
+            return None
         serial = next(self._serials)
-        future: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[StatsReply | None] = asyncio.get_running_loop().create_future()
         self._queries[serial] = future
         self._asked = True
         try:
-            self._supervisor.send(StatsQuery(serial))
-            stats = await asyncio.wait_for(future, _ANSWER_SECONDS)
+            self._supervisor.send(StatsQuery(serial, sequences))
+            return await asyncio.wait_for(future, _ANSWER_SECONDS)
         except TimeoutError:
             raise engine_failed(f"The engine has not answered for {_ANSWER_SECONDS:g} s.") from None
         finally:
             self._queries.pop(serial, None)
-        return self._with_held(stats)
 
-    def _with_held(self, stats: EngineStats) -> EngineStats:
-        """The engine's counts with the requests that it does not know of."""
-        held, resting, waits = self._journal.held, self._journal.resting, dict(stats.waits)
-        if held:
-            waits["suspected"] = held
-        if resting:
-            waits["paused_reader"] = waits.get("paused_reader", 0) + resting
+    def _known(self, outage: str | None = None) -> EngineStats:
+        """The last counts of the engine, with the requests that it does not know of."""
+        unknown = self._journal.waits(up=outage is None)
+        stats = self._totals.counts
         return msgspec.structs.replace(
             stats,
-            waiting=stats.waiting + held + resting,
-            waits=waits,
+            outage=outage,
+            waiting=stats.waiting + unknown.total(),
+            waits=dict(unknown + Counter(stats.waits)),
             restarts=self._supervisor.restarts,
             resumed=self._resumed,
         )
 
-    async def close(self) -> None:
-        """Stop the process. Open streams end with an error."""
-        self._fail("The engine was stopped.")
+    async def close(self, reason: str = "The engine was stopped.") -> None:
+        """Stop the process. Open streams end with an error that says ``reason``."""
+        self._fail(reason)
         await self._supervisor.close()
 
     @property
@@ -173,17 +214,19 @@ class EngineProcess:
         if isinstance(event, Step):
             for delta in event.deltas:
                 self._deliver(delta)
-            if self._journal.held:
+            if self._journal.kept_back:
                 self._submit_due()
         elif isinstance(event, Batch):
             self._journal.batch(event.request_ids)
         elif isinstance(event, Accepted):
             self._journal.accepted(event.request_id)
         elif isinstance(event, StatsReply):
-            self._asked = False
-            future = self._queries.get(event.serial)
-            if future is not None and not future.done():
-                future.set_result(event.stats)
+            self._totals.told(event.stats)
+            if event.serial is not None:
+                self._asked = False
+                future = self._queries.get(event.serial)
+                if future is not None and not future.done():
+                    future.set_result(event)
 
     def engine_down(self) -> None:
         for name in self._journal.crashed():
@@ -197,10 +240,13 @@ class EngineProcess:
                     status=500,
                 )
             )
-        self._fail_queries("The engine has just ended and is being restarted.")
+        self._totals.ended()
+        self._answer_queries()
 
     def engine_up(self) -> None:
-        logger.warning("The engine is back; %d open requests go on.", len(self._journal))
+        if (recovery := self._supervisor.recovery) is not None:
+            text = "The engine is back after %.1f s, %.1f s of them to start; %d open requests go on."
+            logger.warning(text, *recovery, len(self._journal))
         self._resumed += self._journal.begun
         self._submit_due()
 
@@ -220,24 +266,26 @@ class EngineProcess:
                 self._deadlines.remove(shown.id)
                 del self._streams[shown.id]
             elif lagging and not stream.paused:
-                self._pause(stream)
+                stream.paused = True
+                self._pause(stream.id, "paused_reader")
 
-    def _pause(self, stream: _Stream) -> None:
-        stream.paused = True
-        told = self._journal.pause(stream.id)
+    def _pause(self, request_id: str, reason: PauseReason) -> None:
+        told = self._journal.pause(request_id, reason)
         if told is not None:
-            self._supervisor.send(Pause(stream.id) if told == "pause" else Abort(stream.id))
+            self._supervisor.send(Pause(request_id, reason) if told == "pause" else Abort(request_id))
         self._submit_due()
+
+    def _resume(self, request_id: str, reason: PauseReason) -> None:
+        if self._journal.resume(request_id, reason):
+            self._supervisor.send(Resume(request_id, reason))
+        else:
+            self._submit_due()
 
     def reading(self, stream: _Stream) -> None:
         """The reader of a paused stream has read most of what waited for it."""
-        if stream.id not in self._journal:
-            return
-        stream.paused = False
-        if self._journal.resume(stream.id):
-            self._supervisor.send(Resume(stream.id))
-        else:
-            self._submit_due()
+        if stream.id in self._journal:
+            stream.paused = False
+            self._resume(stream.id, "paused_reader")
 
     def _set_timer(self) -> None:
         """Wake up at the next deadline."""
@@ -276,13 +324,18 @@ class EngineProcess:
         self._streams.clear()
         self._set_timer()
         self._journal.clear()
-        self._fail_queries(reason)
+        self._answer_queries(engine_failed(reason))
 
-    def _fail_queries(self, reason: str) -> None:
+    def _answer_queries(self, error: ApiError | None = None) -> None:
+        """The engine that was asked is gone."""
         self._asked = False
         for future in self._queries.values():
-            if not future.done():
-                future.set_exception(engine_failed(reason))
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
         self._queries.clear()
 
     def _require_hope(self) -> None:

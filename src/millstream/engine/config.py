@@ -9,7 +9,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What to load and how large everything may grow.
 
     ``context_length`` None: what the model was made for. ``kv_bytes`` None: enough for one full context and at least
-    512 MiB, within half of the memory that is free; a KV cache smaller than the context shortens the context.
+    512 MiB, within half of the memory that the weights leave; a KV cache smaller than the context shortens the context.
+    ``memory_bytes``: what the engine may take in all; None: what is free.
     ``threads`` 0: all processors of the affinity mask.
     """
 
@@ -17,6 +18,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str
     context_length: int | None = None
     kv_bytes: int | None = None
+    memory_bytes: int | None = None
     threads: int = 0
     step_tokens: int = 256
     max_sequences: int = 64

@@ -29,23 +29,33 @@ class FileConstraints:
     """Makes constraints; a `millstream.engine.core.Constraints`.
 
     llguidance and its form of the vocabulary take 10 MB (50,000 tokens) to 90 MB (260,000 tokens), and a quarter of a
-    second to two seconds of one core, once, in which no other Python code of the process runs: `warm` does it while the
-    weights are loaded, which is native code.
+    second to two seconds of one core, once. `prepare` makes them in a thread; for about two thirds of that time no
+    other Python code of the process runs, as llguidance keeps the GIL.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._loaded: _Loaded | None = None
         self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
-    def warm(self) -> threading.Thread | None:
-        """Load in a thread, which is returned; None: there is no thread to be had, and the first request loads."""
+    def prepare(self) -> None:
+        """Begin to load, unless that was begun. If there is no thread to be had the first request loads."""
+        if self._thread is not None:
+            return
         thread = threading.Thread(target=self._try_load, name="vocabulary", daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            return None
-        return thread
+            return
+        self._thread = thread
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether the constraint of a request can be made at once; if not, what it needs is being loaded."""
+        if request.grammar is None and request.thinking is None:
+            return True
+        self.prepare()
+        return self._thread is None or not self._thread.is_alive()
 
     def __call__(self, request: TokenRequest) -> Constraint | None:
         """The constraint of a request, advanced by its ``output``; None: it has none.

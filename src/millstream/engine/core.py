@@ -7,6 +7,7 @@ they come, and a batch that cannot run is run again sequence by sequence, which 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -14,7 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from millstream.engine.admission import check_request
-from millstream.engine.protocol import EngineStats, TokenDelta, TokenRequest
+from millstream.engine.protocol import EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
 from millstream.scheduler.scheduler import Chunk, QueueFull, Sampled, Scheduler
 from millstream.scheduler.sequence import Constraint
 
@@ -50,11 +51,20 @@ class Constraints(Protocol):
         """The constraint of a request, advanced by the output that exists already. Raises ValueError if it cannot."""
         ...
 
+    def prepare(self) -> None:
+        """Begin, in a thread, what constraints need and what takes long."""
+        ...
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether that is done, or this request does not need it; if not, it is begun."""
+        ...
+
     def counts(self) -> GrammarCounts: ...
 
 
 class EngineCore:
-    """One `step` at a time; every call is made from one thread, but `stats` from any.
+    """One `step` at a time; every call is made from one thread, but `stats` and `sequences` from any: these wait for
+    the scheduler, never for the runner.
 
     Without ``constraints`` grammars are refused. ``vocab_size``: token ids are checked against it; None: they are not.
     ``clock``: seconds.
@@ -77,7 +87,7 @@ class EngineCore:
         self._refused: list[TokenDelta] = []
         self._step_seconds = 0.0
         self._moved = self._clock()
-        self._snapshot = scheduler.stats()
+        self._scheduling = threading.Lock()
 
     def add(self, request: TokenRequest) -> None:
         """Queue a request; one that cannot be queued ends with an error delta in the next step."""
@@ -85,12 +95,22 @@ class EngineCore:
         try:
             if self._vocab_size is not None:
                 check_request(request, self._vocab_size)
-            self.scheduler.add(request, self._constraint(request), now=self._moved)
+            constraint = self._constraint(request)
+            with self._scheduling:
+                self.scheduler.add(request, constraint, now=self._moved)
         except ValueError as error:
             self._refused.append(TokenDelta(id=request.id, finish="error", error=str(error), refused=True))
         except QueueFull:
             self._refused.append(TokenDelta(id=request.id, finish="error", error="the queue is full"))
-        self._snapshot = self.scheduler.stats()
+
+    def prepare(self) -> None:
+        """Begin, in a thread, what the first constrained request would have to wait for."""
+        if self._constraints is not None:
+            self._constraints.prepare()
+
+    def prepared(self, request: TokenRequest) -> bool:
+        """Whether `add` takes this request without a long wait; if not, what it needs is begun in a thread."""
+        return self._constraints is None or self._constraints.prepared(request)
 
     def _constraint(self, request: TokenRequest) -> Constraint | None:
         if self._constraints is not None:
@@ -100,18 +120,21 @@ class EngineCore:
         return None
 
     def abort(self, request_id: str) -> None:
-        self.scheduler.abort(request_id)
-        self._snapshot = self.scheduler.stats()
+        with self._scheduling:
+            self.scheduler.abort(request_id)
 
-    def pause(self, request_id: str) -> None:
-        """Nobody reads a sequence's tokens at the moment."""
-        self.scheduler.pause(request_id)
-        self._snapshot = self.scheduler.stats()
+    def pause(self, request_id: str, reason: PauseReason) -> None:
+        """See `Scheduler.pause`, as for the methods that follow."""
+        with self._scheduling:
+            self.scheduler.pause(request_id, reason)
 
-    def resume(self, request_id: str) -> None:
-        """They are read again."""
-        self.scheduler.resume(request_id)
-        self._snapshot = self.scheduler.stats()
+    def resume(self, request_id: str, reason: PauseReason) -> None:
+        with self._scheduling:
+            self.scheduler.resume(request_id, reason)
+
+    def reprioritise(self, request_id: str, priority: int) -> None:
+        with self._scheduling:
+            self.scheduler.reprioritise(request_id, priority, now=self._clock())
 
     @property
     def has_work(self) -> bool:
@@ -124,15 +147,14 @@ class EngineCore:
         """
         begun = self._moved = self._clock()
         deltas, self._refused = self._refused, []
-        chunks = self.scheduler.schedule(begun)
-        self._snapshot = self.scheduler.stats()
+        with self._scheduling:
+            chunks = self.scheduler.schedule(begun)
         if chunks:
             if starting is not None:
-                starting([chunk.sequence.id for chunk in chunks], sum(chunk.count for chunk in chunks))
+                starting([chunk.sequence.id for chunk in chunks], sum([chunk.count for chunk in chunks]))
             deltas += self._run(chunks)
         self._moved = self._clock()
         self._step_seconds += self._moved - begun
-        self._snapshot = self.scheduler.stats()
         return deltas
 
     def _run(self, chunks: list[Chunk]) -> list[TokenDelta]:
@@ -140,15 +162,19 @@ class EngineCore:
             sampled = self.runner.execute(chunks)
         except _ROW_FAULTS as error:
             if len(chunks) == 1:
-                return self.scheduler.fail(chunks, _told(error))
+                with self._scheduling:
+                    return self.scheduler.fail(chunks, _told(error))
             return [delta for chunk in chunks for delta in self._run([chunk])]
-        return self.scheduler.commit(chunks, sampled, self._clock())
+        with self._scheduling:
+            return self.scheduler.commit(chunks, sampled, self._clock())
 
     def stats(self) -> EngineStats:
-        """Counts as they were when the last command or step began or ended; the times and grammars are of now."""
+        """Counts of now; during a step, as they were when it began."""
+        with self._scheduling:
+            counts = self.scheduler.stats()
         grammars = self._constraints.counts() if self._constraints is not None else GrammarCounts()
         return msgspec.structs.replace(
-            self._snapshot,
+            counts,
             grammars_compiled=grammars.compiled,
             grammars_reused=grammars.reused,
             grammar_bytes=grammars.kept_bytes,
@@ -156,6 +182,11 @@ class EngineCore:
             step_seconds=self._step_seconds,
             idle_seconds=self._clock() - self._moved,
         )
+
+    def sequences(self) -> list[SequenceView]:
+        """Where each sequence is; during a step, as it was when that began."""
+        with self._scheduling:
+            return self.scheduler.sequences()
 
 
 def _told(error: Exception) -> str:

@@ -12,12 +12,20 @@ causes is met again at the same place; the same number of tokens clears it betwe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
-from millstream.engine.protocol import TokenDelta, TokenRequest
+from millstream.engine.protocol import (
+    PauseReason,
+    SequenceView,
+    TokenDelta,
+    TokenRequest,
+    WaitReason,
+    told_pause,
+)
 
 SUSPECT_CRASHES = 2
 CLEARING_TOKENS = 16
@@ -32,7 +40,7 @@ class Entry:
         "crash_length",
         "crashes",
         "output",
-        "paused",
+        "pauses",
         "request",
         "scored",
         "submitted",
@@ -48,8 +56,8 @@ class Entry:
         self.submitted = False
         """Whether the present engine process was given the request; ``accepted``: whether it said that it took it."""
         self.accepted = False
-        self.paused = False
-        """Whether its reader has stopped reading."""
+        self.pauses: set[PauseReason] = set()
+        """Why it rests."""
         self.crashes = 0
         """Crashed batches that it was in, since it was last cleared; ``crash_length``: its output at the last."""
         self.crash_length = 0
@@ -57,6 +65,15 @@ class Entry:
     @property
     def suspected(self) -> bool:
         return self.crashes >= SUSPECT_CRASHES
+
+    def view(self, *, up: bool) -> SequenceView:
+        """What is known of it without the engine; ``up``: there is an engine process, which has not told of it."""
+        reason: WaitReason | None = None
+        if self.pauses:
+            reason = told_pause(self.pauses)
+        elif not self.submitted:
+            reason = "suspected" if up else "engine_restart"
+        return SequenceView(self.request.id, "paused" if self.pauses else "queued", reason, generated=len(self.output))
 
     def resumption(self) -> TokenRequest:
         """The request, to go on after its output."""
@@ -70,7 +87,7 @@ class Journal:
         self._entries: dict[str, Entry] = {}
         self._batch: list[str] = []
         self._working: set[str] = set()
-        self._held: set[str] = set()
+        self._kept_back: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -89,14 +106,19 @@ class Journal:
         return sum(entry.cached_tokens is not None for entry in self._entries.values())
 
     @property
-    def held(self) -> int:
+    def kept_back(self) -> int:
         """Requests that the engine does not know of, but would be given if it were not for suspects."""
-        return len(self._held)
+        return len(self._kept_back)
 
-    @property
-    def resting(self) -> int:
-        """Requests that the engine does not know of and whose readers have stopped reading."""
-        return sum(entry.paused and not entry.submitted for entry in self._entries.values())
+    def waits(self, *, up: bool) -> Counter[str]:
+        """Requests that the engine does not know of, by the reason."""
+        views = (entry.view(up=up) for entry in self._entries.values() if not entry.submitted)
+        return Counter(view.wait_reason for view in views if view.wait_reason is not None)
+
+    def views(self, told: Iterable[SequenceView], *, up: bool) -> list[SequenceView]:
+        """Every open request in order of arrival: as the engine told, or as the journal knows."""
+        by_id = {view.id: view for view in told}
+        return [by_id.get(name) or entry.view(up=up) for name, entry in self._entries.items()]
 
     def add(self, request: TokenRequest) -> None:
         """A new request; `due` will give it out."""
@@ -106,21 +128,22 @@ class Journal:
         """Forget a request; whether the engine knows of it."""
         entry = self._entries.pop(request_id, None)
         self._working.discard(request_id)
-        self._held.discard(request_id)
+        self._kept_back.discard(request_id)
         return entry is not None and entry.submitted
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
         self._working.clear()
-        self._held.clear()
+        self._kept_back.clear()
         self._batch = []
 
-    def pause(self, request_id: str) -> Literal["pause", "abort"] | None:
-        """The reader of a request has stopped reading; returns what to tell the engine. A suspect is taken from it, so
-        that others need not wait for the end of its trial."""
+    def pause(self, request_id: str, reason: PauseReason) -> Literal["pause", "abort"] | None:
+        """A request rests; returns what to tell the engine. A suspect is taken from it, so that others need not wait
+        for the end of its trial."""
         entry = self._entries[request_id]
-        known, entry.paused = entry.submitted, True
+        known = entry.submitted
+        entry.pauses.add(reason)
         if entry.suspected:
             entry.submitted = entry.accepted = False
         self._place(entry)
@@ -128,16 +151,22 @@ class Journal:
             return None
         return "pause" if entry.submitted else "abort"
 
-    def resume(self, request_id: str) -> bool:
-        """The reader reads again; whether the engine knows of the request, else `due` will give it out."""
+    def resume(self, request_id: str, reason: PauseReason) -> bool:
+        """A request need not rest for this reason; whether the engine knows of it, else `due` will give it out."""
         entry = self._entries[request_id]
-        entry.paused = False
+        entry.pauses.discard(reason)
         self._place(entry)
+        return entry.submitted
+
+    def reprioritise(self, request_id: str, priority: int) -> bool:
+        """Change a request's class; whether the engine knows of it."""
+        entry = self._entries[request_id]
+        entry.request = msgspec.structs.replace(entry.request, priority=priority)
         return entry.submitted
 
     def due(self) -> Iterator[TokenRequest]:
         """What the engine is to be given now; each is taken as submitted when it is yielded."""
-        entries = [entry for entry in self._entries.values() if not entry.paused]
+        entries = [entry for entry in self._entries.values() if not entry.pauses]
         suspects = [entry for entry in entries if entry.suspected]
         if any(entry.submitted for entry in suspects):
             return
@@ -152,9 +181,9 @@ class Journal:
         name = entry.request.id
         self._entries[name] = entry
         self._working.discard(name)
-        self._held.discard(name)
-        if not entry.paused:
-            (self._working if entry.submitted else self._held).add(name)
+        self._kept_back.discard(name)
+        if not entry.pauses:
+            (self._working if entry.submitted else self._kept_back).add(name)
 
     def accepted(self, request_id: str) -> None:
         """The engine took a request."""

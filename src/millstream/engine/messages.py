@@ -9,7 +9,7 @@ import struct
 
 import msgspec
 
-from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
+from millstream.engine.protocol import EngineInfo, EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit", array_like=True):
@@ -21,20 +21,35 @@ class Abort(msgspec.Struct, frozen=True, tag="abort", array_like=True):
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause", array_like=True):
-    """Nobody reads a request's tokens at the moment: it makes no more of them until `Resume`."""
+    """A request makes no more tokens until `Resume` was sent for each reason that it rests for."""
 
     request_id: str
+    reason: PauseReason
 
 
 class Resume(msgspec.Struct, frozen=True, tag="resume", array_like=True):
     request_id: str
+    reason: PauseReason
+
+
+class Reprioritise(msgspec.Struct, frozen=True, tag="class", array_like=True):
+    """The request has another ``priority`` from the next step on."""
+
+    request_id: str
+    priority: int
 
 
 class StatsQuery(msgspec.Struct, frozen=True, tag="stats?", array_like=True):
+    """``sequences``: each sequence is asked about too."""
+
     serial: int
+    sequences: bool = False
 
 
-Command = Submit | Abort | Pause | Resume | StatsQuery
+Order = Submit | Abort | Pause | Resume | Reprioritise
+"""What is carried out between two steps, in the order in which it was sent."""
+
+Command = Order | StatsQuery
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", array_like=True):
@@ -71,8 +86,12 @@ class Step(msgspec.Struct, frozen=True, tag="step", array_like=True):
 
 
 class StatsReply(msgspec.Struct, frozen=True, tag="stats", array_like=True):
-    serial: int
+    """Answers a `StatsQuery`, or (``serial`` None) tells counts unasked. ``sequences`` is empty unless it was asked
+    for; it has as many entries as batch and queue may hold, at most."""
+
+    serial: int | None
     stats: EngineStats
+    sequences: list[SequenceView] = []
 
 
 Event = Ready | StartFailed | Accepted | Batch | Step | StatsReply

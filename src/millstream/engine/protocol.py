@@ -6,7 +6,7 @@ engine of the tests and other engines (vLLM) all stand behind `TokenEngine`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Literal, Protocol
 
 import msgspec
@@ -17,10 +17,25 @@ Pooling = Literal["mean", "cls", "last"]
 """How the hidden states of a text become one vector: their mean, that of the first token, or that of the last."""
 
 
-WaitReason = Literal["step_budget", "max_sequences", "kv_cache", "shared_prefix", "paused_reader", "suspected"]
+PauseReason = Literal["paused_reader", "held"]
+"""Who has a sequence rest: its reader, by not reading; an operator, until it is released. Both may at once."""
+
+
+def told_pause(reasons: Collection[PauseReason]) -> PauseReason:
+    """Which of them is told: an operator's, if it is among them, as only an operator ends it."""
+    return "held" if "held" in reasons else "paused_reader"
+
+
+WaitReason = Literal[
+    "step_budget", "max_sequences", "kv_cache", "shared_prefix", "suspected", "engine_restart", PauseReason
+]
 """Why a sequence does not advance: the tokens of the step went to others; every place in the batch is taken; there are
-not enough free KV blocks; another sequence computes its prefix at the moment; its reader has stopped reading; it may
-have ended the engine and waits for its trial, or for that of another."""
+not enough free KV blocks; another sequence computes its prefix at the moment; it may have ended the engine and waits
+for its trial, or for that of another; there is no engine process at the moment; or somebody has it rest."""
+
+SequenceState = Literal["queued", "prefill", "decode", "paused"]
+"""It has no place in the batch; its prompt is being computed, or prompt and output once more; it gets tokens; it rests
+until its reader, or an operator, has it go on."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
@@ -155,8 +170,11 @@ class EngineStats(msgspec.Struct, frozen=True):
 
     ``waits``: how many sequences did not advance in the last step, by the `WaitReason`.
 
-    ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards. The
-    other counts begin anew with each process.
+    ``restarts``: how often the engine process was started again; ``resumed``: sequences that went on afterwards.
+    What is counted is summed over all processes. ``prompt_tokens`` and ``cached_tokens`` count sequences as they are
+    admitted: n choices of a prompt count n times, and what a new process is given counts again.
+
+    ``outage``: why there is no engine process at the moment; the counts are then the last that are known.
     """
 
     running: int = 0
@@ -180,6 +198,19 @@ class EngineStats(msgspec.Struct, frozen=True):
     idle_seconds: float = 0.0
     restarts: int = 0
     resumed: int = 0
+    outage: str | None = None
+
+
+class SequenceView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where one open sequence is. ``wait_reason``: why it did not advance in the last step; None: it did.
+    ``prompt_done``: leading tokens of its prompt that are computed at the moment, cached ones among them;
+    ``generated``: tokens of its output, in all processes."""
+
+    id: str
+    state: SequenceState
+    wait_reason: WaitReason | None = None
+    prompt_done: int = 0
+    generated: int = 0
 
 
 class TokenStream(Protocol):
@@ -207,7 +238,37 @@ class TokenEngine(Protocol):
         ...
 
     async def stats(self) -> EngineStats:
-        """A round trip to the engine. Raises `ApiError` (503) if it does not answer in time."""
+        """A round trip to the engine, or what is known while it is being restarted.
+
+        Raises:
+            ApiError: 503; it does not answer in time, or there will be none.
+        """
         ...
 
     async def close(self) -> None: ...
+
+
+class SequenceControl(Protocol):
+    """What an operator sees of an engine's open sequences, and does to them. Ids that are not open are ignored: a
+    sequence may end while somebody looks at it."""
+
+    async def sequences(self) -> list[SequenceView]:
+        """Every open sequence, in order of arrival; also while the engine is being restarted.
+
+        Raises:
+            ApiError: 503; the engine does not answer in time, or there will be none.
+        """
+        ...
+
+    def hold(self, request_id: str) -> bool:
+        """Have a sequence rest until `release`, whether its reader reads or not; its deadline stays. Returns whether
+        it is open."""
+        ...
+
+    def release(self, request_id: str) -> bool:
+        """A sequence that was held goes on as soon as it has a place again. Returns whether it is open."""
+        ...
+
+    def reprioritise(self, request_id: str, priority: int) -> bool:
+        """Change a sequence's class (lower is served first) from the next step on. Returns whether it is open."""
+        ...

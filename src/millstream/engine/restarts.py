@@ -10,7 +10,8 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
 
     ``step_deadline``: an engine that has work and says nothing for this long is hung, whatever it does; it must be
     longer than the longest step. ``step_floor``: once steps have been measured, silence that is long beside them is
-    enough, but never less than this. ``start_deadline``: the model must be loaded within, when the process is started
+    enough, but never less than this. ``starved_deadline``: one that the machine keeps from running is given this long.
+    ``start_deadline``: the model must be loaded within, when the process is started
     again.
     ``start_failures``: after this many in a row there are no more attempts. ``first_delay``: pause after the first
     failed start; it doubles with each further one, up to ``longest_delay``. ``settled``: a process that was ready for
@@ -19,6 +20,7 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
 
     step_deadline: float = 60.0
     step_floor: float = 15.0
+    starved_deadline: float = 300.0
     start_deadline: float = 600.0
     start_failures: int = 5
     first_delay: float = 0.5
@@ -91,7 +93,8 @@ class Watchdog:
     """Notices an engine that has work and says nothing.
 
     Silence is counted in ticks of ``interval`` seconds rather than measured: if this process itself was stopped or
-    kept from running, the time is not held against the engine.
+    kept from running, the time is not held against the engine. Nor is the part of a tick in which the engine would
+    have run and was not let, up to `Supervision.starved_deadline`.
     """
 
     LONGEST_INTERVAL = 1.0
@@ -100,13 +103,21 @@ class Watchdog:
     def __init__(self, supervision: Supervision) -> None:
         shortest = min(supervision.step_deadline, supervision.step_floor)
         self.interval = min(shortest / self.TICKS, self.LONGEST_INTERVAL)
-        self._silent = 0
+        self._starved_deadline = supervision.starved_deadline
+        self.heard()
 
     def heard(self) -> None:
         """A message came."""
         self._silent = 0
+        self._excused = 0.0
 
-    def tick(self, *, busy: bool, deadline: float) -> bool:
-        """To be called every ``interval``; whether the engine is hung. ``busy``: an answer is due."""
-        self._silent = self._silent + 1 if busy else 0
-        return self._silent * self.interval > deadline
+    def tick(self, *, busy: bool, deadline: float, share: float = 1.0) -> bool:
+        """To be called every ``interval``; whether the engine is hung. ``busy``: an answer is due; ``share``: see
+        `millstream.engine.vitals.share_of_time`."""
+        if not busy:
+            self.heard()
+            return False
+        self._silent += 1
+        self._excused += 1.0 - share
+        held_against = self._silent - self._excused
+        return max(held_against / deadline, self._silent / max(deadline, self._starved_deadline)) * self.interval > 1.0

@@ -3,7 +3,7 @@
     engine = ScriptedEngine(lambda request: script(request, tokens, cuts=[3, 5]))
 
 A plan turns each request into a script; a plan that raises `ApiError` refuses the request. What was asked and what was
-aborted is recorded.
+aborted is recorded. An operator's hold stops a sequence between two steps of its script.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from millstream.engine.protocol import (
     EngineInfo,
     EngineStats,
+    SequenceView,
     TokenAlternatives,
     TokenDelta,
     TokenFinish,
@@ -81,7 +82,8 @@ def script(
 
 
 class ScriptedEngine:
-    """Plays ``plan(request)`` for every request. ``requests`` and ``aborted`` (ids) are in order of time."""
+    """Plays ``plan(request)`` for every request. ``requests`` and ``aborted`` (ids) are in order of time;
+    ``priorities``: the present class of each open sequence."""
 
     def __init__(self, plan: Plan, *, info: EngineInfo | None = None) -> None:
         self._plan = plan
@@ -92,6 +94,7 @@ class ScriptedEngine:
         self._closed = False
         self.requests: list[TokenRequest] = []
         self.aborted: list[str] = []
+        self.priorities: dict[str, int] = {}
         self.generated = 0
         self.steps = 0
 
@@ -105,11 +108,32 @@ class ScriptedEngine:
             raise engine_failed("The engine is closed.")
         steps = iter(self._plan(request))
         self.requests.append(request)
-        stream = self._streams[request.id] = _ScriptedStream(self, request.id, steps)
+        stream = self._streams[request.id] = _ScriptedStream(self, request, steps)
+        self.priorities[request.id] = request.priority
         return stream
 
     async def stats(self) -> EngineStats:
         return EngineStats(running=len(self._streams), steps=self.steps, generated_tokens=self.generated)
+
+    async def sequences(self) -> list[SequenceView]:
+        """See `SequenceControl.sequences`, as for the methods that follow. A script has no queue."""
+        return [stream.view for stream in self._streams.values()]
+
+    def hold(self, request_id: str) -> bool:
+        if stream := self._streams.get(request_id):
+            stream.released.clear()
+        return stream is not None
+
+    def release(self, request_id: str) -> bool:
+        if stream := self._streams.get(request_id):
+            stream.released.set()
+        return stream is not None
+
+    def reprioritise(self, request_id: str, priority: int) -> bool:
+        if request_id not in self._streams:
+            return False
+        self.priorities[request_id] = priority
+        return True
 
     async def close(self) -> None:
         """Abort what still runs; idempotent."""
@@ -119,22 +143,40 @@ class ScriptedEngine:
 
     def _leave(self, request_id: str, *, aborted: bool) -> None:
         del self._streams[request_id]
+        del self.priorities[request_id]
         if aborted:
             self.aborted.append(request_id)
 
 
 class _ScriptedStream:
-    def __init__(self, engine: ScriptedEngine, request_id: str, steps: Iterable[Step]) -> None:
+    def __init__(self, engine: ScriptedEngine, request: TokenRequest, steps: Iterable[Step]) -> None:
         self._engine = engine
-        self._id = request_id
+        self._id = request.id
+        self._prompt_length = len(request.prompt)
+        self._generated: int | None = None
         self._steps = iter(steps)
         self._over = asyncio.Event()
+        self.released = asyncio.Event()
+        """Not set: the sequence is held."""
+        self.released.set()
+
+    @property
+    def view(self) -> SequenceView:
+        """A prompt is computed when the first delta is reported."""
+        generated = self._generated or 0
+        done = self._prompt_length if self._generated is not None else 0
+        if not self.released.is_set():
+            return SequenceView(self._id, "paused", "held", done, generated)
+        return SequenceView(self._id, "decode" if generated else "prefill", None, done, generated)
 
     def __aiter__(self) -> AsyncIterator[TokenDelta]:
         return self
 
     async def __anext__(self) -> TokenDelta:
         while not self._over.is_set():
+            await self.released.wait()
+            if self._over.is_set():
+                break
             step = next(self._steps, None)
             if isinstance(step, Pause):
                 await self._pause(step)
@@ -153,6 +195,7 @@ class _ScriptedStream:
     def _report(self, delta: TokenDelta) -> TokenDelta:
         self._engine.steps += 1
         self._engine.generated += len(delta.tokens)
+        self._generated = (self._generated or 0) + len(delta.tokens)
         if delta.finish is not None:
             self._end(aborted=False)
         return delta if delta.id == self._id else msgspec.structs.replace(delta, id=self._id)
@@ -169,4 +212,5 @@ class _ScriptedStream:
 
     def _end(self, *, aborted: bool) -> None:
         self._over.set()
+        self.released.set()  # whoever waits for a step learns that there is none
         self._engine._leave(self._id, aborted=aborted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -14,6 +14,7 @@ from millstream.engine.connection import EngineConnection, EngineStartError
 from millstream.engine.messages import Batch, Command, Event, StatsReply, Step
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
+from millstream.engine.vitals import Vitals, share_of_time, vitals
 
 logger = logging.getLogger("millstream.engine")
 
@@ -41,6 +42,13 @@ class Supervised(Protocol):
         ...
 
 
+class Recovery(NamedTuple):
+    """How long there was no engine: in all, and for the start that succeeded (mostly, loading the model)."""
+
+    seconds: float
+    start_seconds: float
+
+
 class Supervisor:
     """Made by its constructor, run by `start`, ended by `close`; used from one event loop."""
 
@@ -62,6 +70,8 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
         self.restarts = 0
         """How often a new process took over."""
+        self.recovery: Recovery | None = None
+        """The last outage that is over."""
         self.outage: str | None = None
         """Why there is no engine at the moment; None while there is one."""
 
@@ -150,10 +160,14 @@ class Supervisor:
         """Wait for the end of the process; returns its reason."""
         connection = self._connection
         assert connection is not None
+        seen: Vitals | None = None
         while not connection.ended.done():
             await asyncio.wait([connection.ended], timeout=self._watchdog.interval)
+            busy = self._client.expects_answer
+            before, seen = seen, vitals(connection.pid) if busy else None
+            share = share_of_time(before, seen, self._watchdog.interval)
             deadline = self._times.deadline(self._step_tokens)
-            if self._watchdog.tick(busy=self._client.expects_answer, deadline=deadline) and connection.alive:
+            if self._watchdog.tick(busy=busy, deadline=deadline, share=share) and connection.alive:
                 connection.kill(f"no sign of life for {deadline:.3g} s")
                 await connection.wait()
         ready_seconds = asyncio.get_running_loop().time() - self._ready_at
@@ -165,8 +179,10 @@ class Supervisor:
         logger.error("The engine process %d ended (%s). It is started again.", self.pid, reason)
         self.outage = f"The engine is being restarted; it ended ({reason})."
         self._client.engine_down()
+        ended = self._clock()
         while not self._policy.exhausted:
             await asyncio.sleep(self._policy.delay)
+            begun = self._clock()
             try:
                 await self._open(self._supervision.start_deadline)
             except (EngineStartError, OSError) as error:
@@ -178,6 +194,8 @@ class Supervisor:
                 continue
             self.outage = None
             self.restarts += 1
+            now = self._clock()
+            self.recovery = Recovery(now - ended, now - begun)
             self._client.engine_up()
             return True
         self._give_up(reason)

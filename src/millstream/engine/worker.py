@@ -9,10 +9,12 @@ JSON. The process ends when the socket is closed by the other side.
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
 import threading
+import time
 from queue import Empty, SimpleQueue
 
 import msgspec
@@ -26,6 +28,7 @@ from millstream.engine.messages import (
     Command,
     Event,
     FrameReader,
+    Order,
     Pause,
     Ready,
     Resume,
@@ -45,6 +48,12 @@ log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 1 << 18
 
+IDLE_SECONDS = 1.0
+"""An engine that has had nothing to do for so long prepares for constraints, which holds up a request that comes just
+then; not earlier, as many start an engine to ask it something at once."""
+_TELL_SECONDS = 0.5
+"""How often counts are told while steps are made: they are lost with the process otherwise."""
+
 
 def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     """Load the model and build everything around it.
@@ -53,28 +62,30 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         ModelFileError, ValueError, RuntimeError, MemoryError: with a message for the person who starts the engine.
     """
     from millstream.engine.constraints import FileConstraints
+    from millstream.engine.memory import memory_need
     from millstream.engine.runner import NativeRunner
-    from millstream.engine.sizing import available_memory, plan_kv
+    from millstream.engine.sizing import available_memory, plan_kv, token_cost
     from millstream.models.loader import build_native, load_model_file
     from millstream.native import BLOCK_SIZE, active_isa
 
-    constraints = FileConstraints(config.model_path)
-    warming = constraints.warm()
     isa = active_isa()
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
+        max_rows = max(config.max_sequences, DRAFT_ROWS)
+        need = memory_need(model_file, max_rows=max_rows)
+        memory = available_memory() if config.memory_bytes is None else config.memory_bytes
         blocks, context = plan_kv(
             spec,
             block_size=BLOCK_SIZE,
             context_length=config.context_length,
             kv_bytes=config.kv_bytes,
-            free_bytes=available_memory(),
+            free_bytes=memory - need.weights - need.working,
         )
         model = build_native(
             model_file,
             kv_blocks=blocks,
             max_tokens=config.step_tokens,
-            max_rows=max(config.max_sequences, DRAFT_ROWS),
+            max_rows=max_rows,
             threads=config.threads,
         )
     scheduler = Scheduler(
@@ -85,6 +96,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             max_sequences=config.max_sequences,
             max_waiting=config.max_waiting,
             prefix_cache=config.prefix_cache,
+            token_cost=token_cost(spec),
         )
     )
     runner = NativeRunner(
@@ -93,7 +105,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         hidden_size=spec.hidden,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
-        max_rows=max(config.max_sequences, DRAFT_ROWS),
+        max_rows=max_rows,
         max_blocks=-(-context // BLOCK_SIZE),
     )
     info = EngineInfo(
@@ -108,21 +120,27 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         kv_bytes=model.kv_bytes,
         hidden_size=spec.hidden,
     )
-    if warming is not None:
-        warming.join()
+    constraints = FileConstraints(config.model_path)
     return EngineCore(scheduler, runner, constraints, vocab_size=spec.vocab_size), info
 
 
 class Worker:
-    """Alternates between commands and steps of the core; waits for a command when there is nothing to do."""
+    """Alternates between commands and steps of the core; waits for a command when there is nothing to do.
 
-    def __init__(self, connection: socket.socket, core: EngineCore) -> None:
+    A request that the core is not prepared for is put aside while others run.
+    """
+
+    def __init__(self, connection: socket.socket, core: EngineCore, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self._connection = connection
         self._core = core
         self._batch: list[str] = []
         self._tokens = 0
-        self._inbox: SimpleQueue[Submit | Abort | Pause | Resume | None] = SimpleQueue()
+        self._idle_seconds = idle_seconds
+        self._aside: dict[str, list[Order]] = {}
+        """What was said of requests that were put aside, in order, by their ids."""
+        self._inbox: SimpleQueue[Order | None] = SimpleQueue()
         """Commands in order; None: the other side has closed the socket."""
+        self._told = 0.0
         self._sending = threading.Lock()
         self._received = self._added = 0
         """Requests so far; each number is written by one thread."""
@@ -133,6 +151,14 @@ class Worker:
         while self._take_commands():
             if self._core.has_work:
                 self._send(Step(self._core.step(self._announce)))
+                self._tell()
+
+    def _tell(self) -> None:
+        """Tell the counts if that is due, or if no further step will."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_SECONDS or not self._core.has_work:
+            self._told = now
+            self._send(StatsReply(None, self._core.stats()))
 
     def _announce(self, batch: list[str], tokens: int) -> None:
         """Tell who is in the step that begins, before it can do harm."""
@@ -142,29 +168,57 @@ class Worker:
 
     def _take_commands(self) -> bool:
         """Carry out the commands that have come, waiting for one if the core is idle; False at the end of them."""
+        self._take_aside()
         wait = not self._core.has_work
         if wait:
             self._batch = []  # the next step is announced whatever it is, as it is measured from then on
         # Not more than are there now: whoever sends without pause must not keep the core from its steps.
-        for _ in range(max(self._inbox.qsize(), 1)):
-            try:
-                command = self._inbox.get(block=wait)
-            except Empty:
-                break
+        for _ in range(max(self._inbox.qsize(), 1) if wait else self._inbox.qsize()):
+            command = self._next_command()
             if command is None:
                 return False
-            if isinstance(command, Submit):
-                self._core.add(command.request)
-                self._added += 1
-                self._send(Accepted(command.request.id))
-            elif isinstance(command, Abort):
-                self._core.abort(command.request_id)
-            elif isinstance(command, Pause):
-                self._core.pause(command.request_id)
-            else:
-                self._core.resume(command.request_id)
-            wait = False
+            self._carry_out(command)
         return True
+
+    def _next_command(self) -> Order | None:
+        """The next command, waited for; None at the end of them."""
+        try:
+            return self._inbox.get(timeout=self._idle_seconds)
+        except Empty:
+            self._core.prepare()
+            return self._inbox.get()
+
+    def _carry_out(self, order: Order) -> None:
+        request_id = order.request.id if isinstance(order, Submit) else order.request_id
+        if isinstance(order, Submit):
+            if self._core.has_work and not self._core.prepared(order.request):
+                self._aside[request_id] = [order]
+                return
+            self._core.add(order.request)
+            self._added += 1
+            self._send(Accepted(request_id))
+        elif isinstance(order, Abort):
+            if self._aside.pop(request_id, None):
+                self._added += 1
+            self._core.abort(request_id)
+        elif request_id in self._aside:
+            self._aside[request_id].append(order)
+        elif isinstance(order, Pause):
+            self._core.pause(request_id, order.reason)
+        elif isinstance(order, Resume):
+            self._core.resume(request_id, order.reason)
+        else:
+            self._core.reprioritise(request_id, order.priority)
+
+    def _take_aside(self) -> None:
+        """Take the requests that were put aside, if the core is prepared for them or has nothing else to do."""
+        for request_id, orders in list(self._aside.items()):
+            submit = orders[0]
+            if self._core.has_work and isinstance(submit, Submit) and not self._core.prepared(submit.request):
+                continue
+            del self._aside[request_id]
+            for order in orders:
+                self._carry_out(order)
 
     def _listen(self) -> None:
         """Read the socket until its end."""
@@ -186,7 +240,7 @@ class Worker:
             unseen = self._received - self._added
             if unseen > 0:
                 stats = msgspec.structs.replace(stats, waiting=stats.waiting + unseen)
-            self._send(StatsReply(command.serial, stats))
+            self._send(StatsReply(command.serial, stats, self._core.sequences() if command.sequences else []))
         else:
             self._received += isinstance(command, Submit)
             self._inbox.put(command)
@@ -209,6 +263,7 @@ def main() -> int:
         except (ModelFileError, ValueError, RuntimeError, MemoryError, OSError) as error:
             connection.sendall(frame(StartFailed(str(error) or type(error).__name__)))
             return 1
+        gc.freeze()  # what was loaded stays: collections need not look through it
         connection.sendall(frame(Ready(info)))
         Worker(connection, core).run()
     except BrokenPipeError:

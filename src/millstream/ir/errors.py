@@ -94,11 +94,27 @@ def context_length_exceeded(
 def model_not_found(name: str, served: Sequence[str]) -> ApiError:
     """A 404 that lists what is served."""
     return ApiError(
-        f"The model {name[:128]!r} is not served here. Served: {', '.join(served)}.",
+        f"The model {name[:128]!r} is not served here. Served: {', '.join(served) or 'none'}.",
         code="model_not_found",
         status=404,
         param="model",
     )
+
+
+def model_loading(name: str) -> ApiError:
+    """A 503: the model will answer in a while."""
+    return ApiError(
+        f"The model {name[:128]!r} is being loaded. Try again in a few seconds.",
+        type="server_error",
+        code="model_loading",
+        status=503,
+        retry_after=5.0,
+    )
+
+
+def no_model() -> ApiError:
+    """A 503: nothing is loaded."""
+    return ApiError("No model is loaded.", type="server_error", code="no_model", status=503)
 
 
 def overloaded(message: str, *, retry_after: float) -> ApiError:

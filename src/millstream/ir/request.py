@@ -99,11 +99,11 @@ PRIORITY_RANGE = (-100, 100)
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """How a request is served; nothing of it changes a token of the answer.
 
-    ``priority``: lower is served first. ``timeout``: seconds after which the answer ends; None: never. ``speculation``:
-    whether tokens may be drafted from what was read and written.
+    ``priority``: lower is served first; None: the request names none, which is 0. ``timeout``: seconds after which the
+    answer ends; None: never. ``speculation``: whether tokens may be drafted from what was read and written.
     """
 
-    priority: int = 0
+    priority: int | None = None
     timeout: float | None = None
     speculation: bool = True
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
+from millstream.ir.memory import give_back_pages
 from millstream.models.errors import ModelFileError
 from millstream.models.gguf import GGUFFile
 from millstream.models.loader import load_model_file
+from millstream.models.shelf import model_id
 from millstream.models.template import CHATML_TEMPLATE, PLAIN_TEMPLATE, JinjaChatTemplate
 from millstream.models.tokenizer import GGUFTokenizer
 
@@ -77,20 +77,9 @@ def open_model(path: str | os.PathLike[str], *, name: str | None = None) -> Mode
             vocab_size=tokenizer.vocab_size,
             pooling=_pooling(file),
         )
-    _give_back_memory()
+    # Building a tokenizer frees as much as it keeps; without this, glibc holds on to 4 MB (SmolLM2) to 50 MB.
+    give_back_pages()
     return assets
-
-
-def model_id(text: str) -> str:
-    """A text as an id: letters, digits and ``. _ -``, other runs of characters become one hyphen."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "model"
-
-
-def _give_back_memory() -> None:
-    """Building a tokenizer frees as much as it keeps; without this, glibc holds on to 4 MB (SmolLM2) to 50 MB."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def _pooling(file: GGUFFile) -> str | None:

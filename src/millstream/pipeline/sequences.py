@@ -99,7 +99,7 @@ def token_requests(
             stop_ids=stop_ids,
             choice=choice,
             tenant=request.tenant,
-            priority=request.service.priority,
+            priority=request.service.priority or 0,
             deadline=deadline,
             speculation=request.service.speculation,
             grammar=grammar,

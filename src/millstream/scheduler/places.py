@@ -7,8 +7,9 @@ from collections import Counter
 
 import msgspec
 
-from millstream.engine.protocol import WaitReason
+from millstream.engine.protocol import PauseReason, WaitReason, told_pause
 from millstream.scheduler.blocks import BlockPool
+from millstream.scheduler.pace import TokenCost
 from millstream.scheduler.policy import Fairness, Shares
 from millstream.scheduler.prefixes import Prefixes
 from millstream.scheduler.sequence import Sequence
@@ -16,7 +17,8 @@ from millstream.scheduler.sequence import Sequence
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes: ``step_tokens`` bounds the tokens of one step, ``max_sequences`` the batch, ``max_waiting`` the queue.
-    ``step_seconds``: steps with prompts are kept about as short as this."""
+    ``prompt_units`` bounds what a step may hold of prompts (see `millstream.scheduler.pace`), by ``token_cost``.
+    ``step_seconds``: steps with prompts in which others decode are kept about as short as this."""
 
     kv_blocks: int
     block_size: int
@@ -24,6 +26,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_sequences: int = 64
     max_waiting: int = 256
     prefix_cache: bool = True
+    prompt_units: int = 96
+    token_cost: TokenCost = TokenCost()
     step_seconds: float = 0.1
     fairness: Fairness = Fairness()
 
@@ -40,7 +44,7 @@ class Places:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.paused: dict[str, Sequence] = {}
-        """Sequences whose readers have stopped reading; they hold no blocks."""
+        """Sequences that rest; they hold no blocks."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.preemptions = 0
@@ -50,10 +54,13 @@ class Places:
         """Sequences of any kind."""
         return len(self.running) + len(self.waiting) + len(self.paused)
 
+    @property
+    def everyone(self) -> tuple[Sequence, ...]:
+        return (*self.running, *self.waiting, *self.paused.values())
+
     def waits(self) -> dict[str, int]:
         """Sequences that do not advance, by the reason; those in the batch that got no tokens are among them."""
-        everyone = (*self.running, *self.waiting, *self.paused.values())
-        reasons: list[str] = [sequence.wait for sequence in everyone if sequence.wait is not None]
+        reasons: list[str] = [sequence.wait for sequence in self.everyone if sequence.wait is not None]
         return dict(Counter(reasons)) if reasons else {}
 
     def abort(self, request_id: str) -> None:
@@ -61,17 +68,34 @@ class Places:
         if self.take_out(request_id) is None:
             self.paused.pop(request_id, None)
 
-    def pause(self, request_id: str) -> None:
-        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Its blocks stay in the prefix cache as
-        long as nobody needs them. Unknown ids are ignored."""
-        if sequence := self.take_out(request_id):
-            sequence.wait = "paused_reader"
+    def pause(self, request_id: str, reason: PauseReason) -> None:
+        """A sequence leaves the batch until `resume` for each reason. Its blocks stay in the prefix cache as long as
+        nobody needs them. Unknown ids are ignored."""
+        if sequence := self.paused.get(request_id) or self.take_out(request_id):
             self.paused[request_id] = sequence
+            sequence.pauses.add(reason)
+            sequence.wait = told_pause(sequence.pauses)
 
-    def resume(self, request_id: str) -> None:
-        """A paused sequence goes on as soon as it has blocks again."""
-        if sequence := self.paused.pop(request_id, None):
-            self.enqueue(sequence)
+    def resume(self, request_id: str, reason: PauseReason) -> None:
+        """A sequence that rests for no other reason goes on as soon as it has blocks again."""
+        if sequence := self.paused.get(request_id):
+            sequence.pauses.discard(reason)
+            if sequence.pauses:
+                sequence.wait = told_pause(sequence.pauses)
+            else:
+                self.enqueue(self.paused.pop(request_id))
+
+    def reprioritise(self, request_id: str, priority: int, now: float) -> None:
+        """Put a sequence into another class. What it has risen by waiting stays, unless the class is a worse one: then
+        it would be back where it was at once. Unknown ids are ignored."""
+        for sequence in self.everyone:
+            if sequence.id == request_id:
+                if priority > sequence.priority:
+                    sequence.since = now
+                sequence.request = msgspec.structs.replace(sequence.request, priority=priority)
+                sequence.standing = priority
+                self.running.sort(key=_rank)
+                self.waiting.sort(key=_rank)
 
     def enqueue(self, sequence: Sequence) -> None:
         """Let a sequence without blocks wait for a place."""
@@ -143,7 +167,8 @@ class Places:
             self.preempt(victim)
             if victim is sequence:
                 return False
-        sequence.blocks += self.pool.allocate(needed)
+        if needed > 0:
+            sequence.blocks += self.pool.allocate(needed)
         return True
 
     def preempt(self, sequence: Sequence) -> None:

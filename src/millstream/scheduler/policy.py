@@ -11,7 +11,7 @@ Three rules, the first that tells two sequences apart decides:
    that idle time is not saved up. Here it starts `Fairness.head_start` tokens before them, unless it was ahead
    already: an interactive prompt overtakes long ones at once, and yet no tenant is ever ahead of another that waits by
    more than that.
-3. **Inside a tenant** the prompt with the fewest tokens left gets three quarters of the tokens, the oldest one quarter:
+3. **Inside a tenant** the prompt with the fewest tokens left gets three quarters of the work, the oldest one quarter:
    short prompts are not stuck behind long ones, and long ones always advance.
 """
 
@@ -26,10 +26,10 @@ PROMPT_WEIGHT = 1
 OUTPUT_WEIGHT = 2
 
 QUANTUM = 32
-"""Tokens that one turn gives at most."""
+"""What one turn gives at most, in units of `millstream.scheduler.pace`: as many tokens, fewer at a great context."""
 
 SHORTEST_SHARE = 3
-"""Inside a tenant: tokens for the shortest prompt to one for the oldest."""
+"""Inside a tenant: units for the shortest prompt to one for the oldest."""
 
 
 class Fairness(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Shares:
     def __init__(self, head_start: int) -> None:
         self._head_start = head_start
         self._served: dict[str, int] = {}
-        self._ahead: dict[str, int] = {}
+        self._ahead: dict[str, float] = {}
 
     def served(self, tenant: str) -> int:
         return self._served.get(tenant, 0)
@@ -89,9 +89,9 @@ class Shares:
         """Whether, of a tenant's prompts, it is the oldest one's turn."""
         return self._ahead.get(tenant, 0) >= SHORTEST_SHARE * QUANTUM
 
-    def overtaken(self, tenant: str, tokens: int) -> None:
-        """A tenant's oldest prompt was passed by ``tokens`` of shorter ones, or (negative) had so many itself."""
-        weighted = tokens if tokens > 0 else SHORTEST_SHARE * tokens
+    def overtaken(self, tenant: str, units: float) -> None:
+        """A tenant's oldest prompt was passed by ``units`` of shorter ones, or (negative) had so many itself."""
+        weighted = units if units > 0 else SHORTEST_SHARE * units
         self._ahead[tenant] = max(0, self._ahead.get(tenant, 0) + weighted)
 
 
@@ -140,13 +140,13 @@ class Turns(Generic[W]):
         """Whether nobody else is left, so that there is nothing to share."""
         return len(self._groups) == 1 and all(len(group) == 1 for group in self._groups.values())
 
-    def grant(self, tokens: int, *, done: bool) -> None:
-        """Whose turn it is gets so many; ``done``: it wants no more."""
+    def grant(self, tokens: int, units: float, *, done: bool) -> None:
+        """Whose turn it is gets so many, which cost so much; ``done``: it wants no more."""
         assert self._turn is not None
         key, sequence = self._turn
         self._served[sequence.tenant] += PROMPT_WEIGHT * tokens
         if len(self._groups[key]) > 1:
-            self._shares.overtaken(sequence.tenant, -tokens if sequence is self._groups[key][0] else tokens)
+            self._shares.overtaken(sequence.tenant, -units if sequence is self._groups[key][0] else units)
         if done:
             self.drop()
 

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.engine.protocol import EngineStats, TokenAlternatives, TokenDelta, TokenRequest, WaitReason
+from millstream.engine.protocol import (
+    EngineStats,
+    PauseReason,
+    SequenceView,
+    TokenAlternatives,
+    TokenDelta,
+    TokenRequest,
+    WaitReason,
+)
 from millstream.scheduler.outcome import Outcome, take
-from millstream.scheduler.pace import Pace
+from millstream.scheduler.pace import LEAST_CHUNK, Pace
 from millstream.scheduler.places import Places, SchedulerConfig
 from millstream.scheduler.policy import QUANTUM, Turns
 from millstream.scheduler.sequence import NO_POSITIONS, Constraint, Sequence
@@ -109,13 +117,17 @@ class Scheduler:
         """Drop a sequence and free its blocks; unknown or finished ids are ignored."""
         self._places.abort(request_id)
 
-    def pause(self, request_id: str) -> None:
-        """Nobody reads a sequence's tokens: it leaves the batch until `resume`. Unknown ids are ignored."""
-        self._places.pause(request_id)
+    def pause(self, request_id: str, reason: PauseReason) -> None:
+        """A sequence leaves the batch until `resume` for each reason. Unknown ids are ignored."""
+        self._places.pause(request_id, reason)
 
-    def resume(self, request_id: str) -> None:
-        """A paused sequence goes on as soon as it has blocks again."""
-        self._places.resume(request_id)
+    def resume(self, request_id: str, reason: PauseReason) -> None:
+        """A sequence that rests for no other reason goes on as soon as it has blocks again."""
+        self._places.resume(request_id, reason)
+
+    def reprioritise(self, request_id: str, priority: int, *, now: float = 0.0) -> None:
+        """A sequence has another class from the next step on. Unknown ids are ignored."""
+        self._places.reprioritise(request_id, priority, now)
 
     @property
     def has_work(self) -> bool:
@@ -126,18 +138,24 @@ class Scheduler:
         self._begun = now
         self._places.make_room()
         chunks = self._schedule_decodes()
+        if len(chunks) == len(self._places.running) and not self._places.waiting:
+            return chunks
         decoding = {chunk.sequence.id for chunk in chunks}
         prefilling = [sequence for sequence in self._places.running if sequence.id not in decoding]
         if prefilling or self._places.waiting:
-            used = sum(chunk.count for chunk in chunks)
-            least = min(QUANTUM, self.config.step_tokens - used)
-            chunks += self._schedule_prompts(prefilling, max(self._pace.tokens - used, least), now)
+            units = self._pace.units if chunks else self.config.prompt_units
+            room = self.config.step_tokens - sum(chunk.count for chunk in chunks)
+            chunks += self._schedule_prompts(prefilling, max(units - self._units(chunks), QUANTUM), room, now)
         return chunks
+
+    def _units(self, chunks: list[Chunk]) -> float:
+        """What chunks cost, about."""
+        return sum(chunk.count * self.config.token_cost.at(chunk.start) for chunk in chunks)
 
     def commit(self, chunks: list[Chunk], sampled: Sampled, now: float = 0.0) -> list[TokenDelta]:
         """Record a step that ran; returns what is new for each sequence."""
         self._steps += 1
-        self._pace.ran(sum(chunk.count for chunk in chunks), now - self._begun)
+        self._pace.ran(self._units(chunks), now - self._begun)
         deltas: list[TokenDelta] = []
         row = 0
         hidden, scores = iter(sampled.hidden), iter(sampled.scores)
@@ -193,12 +211,16 @@ class Scheduler:
             forced_tokens=self._forced_tokens,
         )
 
+    def sequences(self) -> list[SequenceView]:
+        """Where each sequence is."""
+        return [sequence.view for sequence in self._places.everyone]
+
     def _schedule_decodes(self) -> list[Chunk]:
         decoding = [sequence for sequence in self._places.running if sequence.decoding]
         prompts = bool(self._places.waiting) or len(decoding) < len(self._places.running)
         spare = 0 if prompts else self._draft_room(len(decoding))
         step_tokens = self.config.step_tokens
-        most = min(max(len(decoding), self._pace.tokens // 2), step_tokens) if prompts else step_tokens
+        most = min(max(len(decoding), int(self._pace.units) // 2), step_tokens) if prompts else step_tokens
         others = min(len(decoding), most)
         chunks: list[Chunk] = []
         for sequence in decoding:
@@ -222,18 +244,24 @@ class Scheduler:
         """What a sequence drafts, if there are blocks for it."""
         most = min(most, sequence.request.max_tokens - sequence.output_length - 1)
         draft = sequence.draft(most)
-        return tuple(draft) if self._places.extend(sequence, len(draft)) else ()
+        return tuple(draft) if draft and self._places.extend(sequence, len(draft)) else ()
 
-    def _schedule_prompts(self, prefilling: list[Sequence], budget: int, now: float) -> list[Chunk]:
-        """Share the budget between the prompts in the batch and those that can be admitted to it."""
+    def _schedule_prompts(self, prefilling: list[Sequence], budget: float, room: int, now: float) -> list[Chunk]:
+        """Share the budget of units, and at most ``room`` tokens, between the prompts in the batch and those that can
+        be admitted to it.
+
+        A step that brings somebody's first token is not made longer for prompts that get none from it.
+        """
         places = self._places
+        cost = self.config.token_cost
         best = min(sequence.priority for sequence in (*places.running, *places.waiting))
         ageing = self.config.fairness.ageing_seconds
         wanting = (*prefilling, *places.candidates(now))
         turns = Turns(wanting, places.shares, now, best=best, ageing_seconds=ageing)
         granted: dict[str, tuple[Sequence, int]] = {}
         failures = 0
-        while budget > 0 and failures < _MOST_FAILURES and (sequence := turns.next()):
+        ending = False
+        while budget > 0 and room > 0 and failures < _MOST_FAILURES and (sequence := turns.next()):
             if not sequence.blocks:
                 sequence.wait = places.admit(sequence, turns.level)
                 if sequence.wait is not None:
@@ -241,13 +269,22 @@ class Scheduler:
                     failures += sequence.wait == "kv_cache"
                     continue
             had = granted.get(sequence.id, (sequence, 0))[1]
-            most = budget if turns.alone else min(QUANTUM, budget)
-            count = min(sequence.pending - had, most)
+            unit = cost.at(sequence.computed + had)
+            whole = sequence.pending - had
+            if ending and whole * unit > budget:
+                sequence.wait = None if had else "step_budget"
+                turns.drop()
+                continue
+            least = LEAST_CHUNK if turns.alone and not granted else 1
+            fitting = int((budget if turns.alone else min(QUANTUM, budget)) / unit)
+            count = min(whole, max(fitting, least), room)
             granted[sequence.id] = (sequence, had + count)
-            budget -= count
+            budget -= count * unit
+            room -= count
             sequence.wait = None
-            turns.grant(count, done=had + count == sequence.pending)
-        left: WaitReason = "kv_cache" if budget > 0 else "step_budget"
+            ending = ending or count == whole
+            turns.grant(count, count * unit, done=count == whole)
+        left: WaitReason = "kv_cache" if budget > 0 < room else "step_budget"
         for sequence in turns.left():
             if sequence.id not in granted:
                 sequence.wait = left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.engine.protocol import TokenRequest, WaitReason
+from millstream.engine.protocol import PauseReason, SequenceState, SequenceView, TokenRequest, WaitReason
 from millstream.scheduler.blocks import chain_digest, root_digest
 from millstream.scheduler.drafts import Drafter
 from millstream.scheduler.pooling import Pool
@@ -62,6 +62,7 @@ class Sequence:
         "counts",
         "drafter",
         "order",
+        "pauses",
         "pool",
         "prompt_length",
         "registered",
@@ -100,6 +101,8 @@ class Sequence:
         self.drafter: Drafter | None = None
         self.wait: WaitReason | None = None
         """Why it did not advance in the last step."""
+        self.pauses: set[PauseReason] = set()
+        """Why it rests."""
         self.announced = False
         """Whether the client was told that prefill began."""
         self.scored = request.scored
@@ -124,6 +127,19 @@ class Sequence:
     @property
     def priority(self) -> int:
         return self.request.priority
+
+    @property
+    def state(self) -> SequenceState:
+        if self.pauses:
+            return "paused"
+        if not self.blocks:
+            return "queued"
+        return "decode" if self.decoding and self.output_length else "prefill"
+
+    @property
+    def view(self) -> SequenceView:
+        """The sequence as an operator sees it."""
+        return SequenceView(self.id, self.state, self.wait, min(self.computed, self.prompt_length), self.output_length)
 
     @property
     def rank(self) -> tuple[int, int]:

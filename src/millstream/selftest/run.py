@@ -9,12 +9,15 @@ from random import Random
 
 import msgspec
 
-from millstream.cli.compose import engine_config, model_name
+from millstream.cli.compose import engine_config
 from millstream.cli.options import EngineOptions
 from millstream.engine.client import EngineProcess
 from millstream.engine.protocol import EngineInfo, SamplingParams, TokenRequest
+from millstream.engine.sizing import available_memory
+from millstream.hosting.opening import ModelSource
 from millstream.ir.errors import ApiError
 from millstream.models.assets import ModelAssets, open_model
+from millstream.models.shelf import name_of
 from millstream.pipeline.dialect import Dialect
 from millstream.selftest import laws
 from millstream.selftest.laws import Broken, Player
@@ -61,10 +64,11 @@ async def run_selftest(path: Path, *, threads: int = 0, seed: int = 0) -> Report
     """Try every law. Starts and stops engine processes of its own.
 
     Raises:
-        ModelFileError, EngineStartError: the model cannot be served.
+        ModelFileError, NotEnoughMemory, EngineStartError: the model cannot be served.
     """
-    name = model_name(path)
-    config = engine_config(path, EngineOptions(threads=threads, prefix_cache=False), name=name)
+    name = name_of(path)
+    options = EngineOptions(threads=threads, prefix_cache=False)
+    config = engine_config(ModelSource(name, path), options, free_bytes=available_memory())
     config = msgspec.structs.replace(config, context_length=min(config.context_length or 512, 512))
     assets = await asyncio.to_thread(open_model, path, name=name)
     dialect = Dialect(assets.template, assets.tokenizer)

@@ -95,14 +95,16 @@ class AnswerRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._settings
-        exchange = self._exchange(terms_of(scope, settings))
+        terms = terms_of(scope, settings)
+        exchange = self._exchange(terms)
         call: Call | None = None
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
             since = time.perf_counter()
             call = await until_gone(receive, exchange.decode(body))
             del body
-            source = await opened(receive, exchange.submit(call))
+            terms.reserve(call.request)
+            source = terms.metered(await opened(receive, exchange.submit(call)), call.request)
         except ClientGone:
             self._metrics.request(self._name, "cancelled")
             raise

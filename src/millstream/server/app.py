@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from starlette.applications import Starlette
@@ -10,16 +11,25 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from millstream.ir.provider import Provider
+from millstream.keys.file import KeyFile
+from millstream.keys.ledger import Ledger
+from millstream.keys.ring import Keyring
+from millstream.server.access import Access
 from millstream.server.answers import AnswerRoute, PlainExchange
 from millstream.server.chat import ChatRoutes
 from millstream.server.docs.routes import DocsRoutes
 from millstream.server.embeddings import EmbeddingRoutes
+from millstream.server.engines import EngineHealth, Engines, OneEngine
 from millstream.server.errors import on_http_exception
-from millstream.server.health import EngineHealth, Health, HealthRoutes
+from millstream.server.health import Health, HealthRoutes
 from millstream.server.info import InfoRoutes
+from millstream.server.key_routes import KeyRoutes
 from millstream.server.lifecycle import Lifecycle
+from millstream.server.limit_headers import EXPOSED
 from millstream.server.metrics import Metrics
 from millstream.server.middleware import RequestFrame
+from millstream.server.models import ModelDesk, ModelRoutes
+from millstream.server.page import PageRoutes
 from millstream.server.responses import ResponsesRoutes
 from millstream.server.settings import Settings
 from millstream.server.sqlite_store import SqliteStore
@@ -33,14 +43,29 @@ SURFACES: dict[str, Surface] = {
 }
 
 
-def create_app(provider: Provider, engine_health: EngineHealth, settings: Settings | None = None) -> Starlette:
-    """The app. ``engine_health`` is the engine's ``stats``. ``app.state.lifecycle`` is the `Lifecycle` to drain."""
+def create_app(
+    provider: Provider,
+    engines: Engines | EngineHealth,
+    settings: Settings | None = None,
+    *,
+    desk: ModelDesk | None = None,
+    layers: Sequence[Middleware] = (),
+) -> Starlette:
+    """The app. ``engines``: the only engine's ``stats``, or who has several. ``desk``: what an operator does with
+    models. ``layers``: middleware between the frame of every request and the routes. ``app.state.lifecycle`` is the
+    `Lifecycle` to drain, ``app.state.ledger`` what keys have used.
+
+    Raises:
+        KeyFileError: the file of keys cannot be read.
+    """
     settings = settings or Settings()
     lifecycle = Lifecycle()
-    metrics = Metrics(lambda: lifecycle.open_requests)
-    health = Health(engine_health, lifecycle, settings)
+    ledger = Ledger(Keyring(KeyFile(settings.keys_path) if settings.keys_path else None, single=settings.api_key))
+    metrics = Metrics(lambda: lifecycle.open_requests, ledger.ring.name_of)
+    engines = engines if isinstance(engines, Engines) else OneEngine(provider, engines)
+    health = Health(engines, lifecycle, settings)
     info = InfoRoutes(provider, health, metrics)
-    probes = HealthRoutes(health, lambda: [card.id for card in provider.models()])
+    probes = HealthRoutes(health, provider.models)
     store = SqliteStore(settings.store_path, settings.store)
     chat = ChatRoutes(provider, metrics, settings, store)
     responses = ResponsesRoutes(provider, metrics, settings, store)
@@ -62,21 +87,28 @@ def create_app(provider: Provider, engine_health: EngineHealth, settings: Settin
         *texts.routes(),
         *info.routes(),
         *probes.routes(),
+        *(ModelRoutes(desk, settings).routes() if desk is not None else ()),
+        *KeyRoutes(ledger).routes(),
+        *PageRoutes().routes(),
     ]
     app = Starlette(
         routes=[*described, *DocsRoutes(described).routes()],
-        middleware=_middleware(lifecycle, settings),
+        middleware=[*_middleware(lifecycle, settings, ledger), *layers],
         exception_handlers={HTTPException: on_http_exception},
     )
     app.router.redirect_slashes = False
     app.state.lifecycle = lifecycle
+    app.state.ledger = ledger
     return app
 
 
-def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
-    frame = Middleware(RequestFrame, lifecycle=lifecycle, settings=settings)
+def _middleware(lifecycle: Lifecycle, settings: Settings, ledger: Ledger) -> list[Middleware]:
+    inner = [
+        Middleware(RequestFrame, lifecycle=lifecycle, settings=settings),
+        Middleware(Access, ledger=ledger, settings=settings),
+    ]
     if not settings.allow_origins:
-        return [frame]
+        return inner
     from millstream.server.cors import Cors
 
     cors = Middleware(
@@ -84,6 +116,6 @@ def _middleware(lifecycle: Lifecycle, settings: Settings) -> list[Middleware]:
         allow_origins=settings.allow_origins,
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),
-        expose_headers=("x-request-id", "request-id", "retry-after", "x-millstream-warning"),
+        expose_headers=("x-request-id", "request-id", "retry-after", "x-millstream-warning", *EXPOSED),
     )
-    return [cors, frame]
+    return [cors, *inner]

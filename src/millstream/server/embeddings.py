@@ -33,4 +33,8 @@ class EmbeddingRoutes:
         call = await decoded(len(body), openai_embeddings.decode, body)
         if not isinstance(self._provider, EmbeddingProvider):
             raise ApiError("What answers here makes no embeddings.", status=501)
-        return openai_embeddings.encode(await self._provider.embed(terms.applied(call.request)), call), ()
+        request = terms.applied(call.request)
+        terms.reserve(request)
+        embeddings = await self._provider.embed(request)
+        terms.charge(embeddings.prompt_tokens)
+        return openai_embeddings.encode(embeddings, call), ()

@@ -1,44 +1,52 @@
 """Whether the server lives, and whether it can take a request now: `/health` and `/ready`.
 
 Liveness is for whoever would end the process: it stays 200 while the engine is loaded, restarted or hung, as the server
-mends that by itself and keeps open streams meanwhile. Readiness is for whoever sends requests. Both bodies tell why.
+mends that by itself and keeps open streams meanwhile. Readiness is for whoever sends requests: of several models the
+default one counts. Both bodies tell why, and how every engine is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.engine.protocol import EngineStats
+from millstream.engine.protocol import EngineStats, PauseReason
 from millstream.ir.errors import ENGINE_LOST, ApiError
+from millstream.ir.provider import ModelCard
+from millstream.server.engines import Engines, ServedEngine
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.settings import Settings
+from millstream.server.tenants import is_stranger, key_of, visible_to
 from millstream.surfaces.openai_common import to_json
 
-EngineHealth = Callable[[], Awaitable[EngineStats]]
-"""A round trip to the engine; raises `ApiError` if it is down."""
-
-Status = Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost"]
+Status = Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "no_model"]
 """What the server is doing: it can answer; the model is being loaded; it stops; the engine process is being started
-again; the engine does not answer questions; it answers them, but its step has no end; there will be no engine."""
+again; the engine does not answer questions; it answers them, but its step has no end; there will be no engine; no model
+is loaded."""
+
+_COUNTS = ("running", "waiting", "kv_blocks_used", "kv_blocks_total", "steps", "restarts")
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How things stand. ``stats`` None: the engine did not answer."""
+    """How things stand with an engine, or with the server: then with its default model's. ``stats`` None: the
+    engine did not answer; while it is restarted they are the last ones. ``engines``: of a server, all of them by
+    their models, the default first."""
 
     status: Status
     reason: str | None = None
     stats: EngineStats | None = None
+    engines: Mapping[str, Report] = {}
 
     @property
     def live(self) -> bool:
-        return self.status != "lost"
+        return self.status != "lost" or any(engine.live for engine in self.engines.values())
 
     @property
     def ready(self) -> bool:
@@ -46,37 +54,43 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Asks the engine, and knows what its answers mean."""
+    """Asks the engines, and knows what their answers mean."""
 
-    def __init__(self, engine: EngineHealth, lifecycle: Lifecycle, settings: Settings) -> None:
-        self._engine = engine
+    def __init__(self, engines: Engines, lifecycle: Lifecycle, settings: Settings) -> None:
+        self._engines = engines
         self._lifecycle = lifecycle
         self._settings = settings
 
     async def report(self) -> Report:
-        """One round trip at most."""
-        found = await self._asked()
+        """One round trip at most, to all engines at once."""
+        engines = self._engines.engines()
+        found = await asyncio.gather(*map(self._asked, engines))
+        reports = {engine.model: report for engine, report in zip(engines, found, strict=True)}
+        first = found[0] if found else Report("no_model", "No model is loaded.")
         if self._lifecycle.draining:
             reason = f"The server is shutting down; {self._lifecycle.open_requests} requests are being answered."
-            return Report("draining", reason, found.stats)
-        return found
+            return Report("draining", reason, first.stats, reports)
+        return Report(first.status, first.reason, first.stats, reports)
 
-    async def _asked(self) -> Report:
+    async def _asked(self, engine: ServedEngine) -> Report:
         try:
-            stats = await asyncio.wait_for(self._engine(), self._settings.health_seconds)
+            stats = await asyncio.wait_for(engine.stats(), self._settings.health_seconds)
         except ApiError as error:
             return Report("lost" if error.code == ENGINE_LOST else "restarting", error.message)
         except TimeoutError:
             return Report("silent", f"The engine did not answer within {self._settings.health_seconds:g} s.")
-        if (stats.running or stats.waiting) and stats.idle_seconds > self._settings.stuck_seconds:
+        if stats.outage is not None:
+            return Report("restarting", stats.outage, stats)
+        resting = sum(stats.waits.get(reason, 0) for reason in get_args(PauseReason))
+        if stats.running + stats.waiting > resting and stats.idle_seconds > self._settings.stuck_seconds:
             return Report("stuck", f"The engine has work but made no step for {stats.idle_seconds:.0f} s.", stats)
         return Report("ready", None, stats)
 
 
 class HealthRoutes:
-    """The two routes over one `Health`. ``models``: what is served."""
+    """The two routes over one `Health`. ``models``: what is served. Who needs a key and has none is told the status."""
 
-    def __init__(self, health: Health, models: Callable[[], list[str]]) -> None:
+    def __init__(self, health: Health, models: Callable[[], list[ModelCard]]) -> None:
         self._health = health
         self._models = models
 
@@ -87,21 +101,44 @@ class HealthRoutes:
     async def live(self, request: Request) -> Response:
         """503 only if there will be no engine any more; the body is that of `ready`."""
         report = await self._health.report()
-        return answer(report, self._models(), ok=report.live)
+        return self._answer(request, report, ok=report.live)
 
     async def ready(self, request: Request) -> Response:
         """200 if a request that comes now is worked on, else 503 with the reason."""
         report = await self._health.report()
-        return answer(report, self._models(), ok=report.ready)
+        return self._answer(request, report, ok=report.ready)
+
+    def _answer(self, request: Request, report: Report, *, ok: bool) -> Response:
+        if is_stranger(request.scope):
+            report = Report(report.status, report.reason)
+            return answer(report, None, ok=ok)
+        models = [card.id for card in visible_to(key_of(request.scope), self._models())]
+        return answer(report, models, ok=ok)
 
 
-def answer(report: Report, models: list[str], *, ok: bool) -> Response:
-    """A report as JSON."""
-    body: dict[str, Any] = {"status": report.status, "models": models}
-    if report.reason is not None:
-        body["reason"] = report.reason
-    if (stats := report.stats) is not None:
-        names = ("running", "waiting", "waits", "kv_blocks_used", "kv_blocks_total", "steps", "restarts")
-        body |= {name: getattr(stats, name) for name in names}
+def answer(report: Report, models: list[str] | None, *, ok: bool) -> Response:
+    """A report as JSON: the counts are those of all engines together, ``engines`` has them one by one.
+    ``models`` None: what is served is not told."""
+    told = [engine.stats for engine in report.engines.values() if engine.stats is not None]
+    body = {**_state(report), **({} if models is None else {"models": models}), **_counts(told)}
+    if report.engines:
+        body["engines"] = [
+            {"model": name, **_state(engine), **_counts([engine.stats] if engine.stats is not None else [])}
+            for name, engine in report.engines.items()
+        ]
     headers = None if ok else {"retry-after": "2"}
     return Response(to_json(body), 200 if ok else 503, headers, media_type="application/json")
+
+
+def _state(report: Report) -> dict[str, Any]:
+    return {"status": report.status} if report.reason is None else {"status": report.status, "reason": report.reason}
+
+
+def _counts(told: list[EngineStats]) -> dict[str, Any]:
+    """Sums over what engines told; nothing if none did."""
+    if not told:
+        return {}
+    waits: Counter[str] = Counter()
+    for stats in told:
+        waits.update(stats.waits)
+    return {name: sum(getattr(stats, name) for stats in told) for name in _COUNTS} | {"waits": dict(waits)}

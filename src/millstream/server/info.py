@@ -1,4 +1,4 @@
-"""Routes that tell about the server: models, metrics, the front page."""
+"""Routes that tell about the server: models, metrics, what it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from millstream.server.dialect import speaks_anthropic, surface_of
 from millstream.server.errors import error_response
 from millstream.server.health import Health
 from millstream.server.metrics import Metrics
+from millstream.server.page import page_response, wants_page
 from millstream.server.replies import json_response
+from millstream.server.tenants import key_of, visible_to
 from millstream.surfaces.anthropic_common import model_body, model_list
 from millstream.surfaces.openai_common import to_json
 
@@ -37,6 +39,9 @@ class InfoRoutes:
         ]
 
     async def front(self, request: Request) -> Response:
+        """The web page for browsers, an overview for programs."""
+        if wants_page(request):
+            return page_response(request)
         from millstream import __version__
 
         paths = {
@@ -51,24 +56,31 @@ class InfoRoutes:
             "metrics": "/metrics",
             "docs": "/docs",
         }
-        return _json({"name": "millstream", "version": __version__, "paths": paths})
+        response = _json({"name": "millstream", "version": __version__, "paths": paths})
+        response.headers["vary"] = "accept"
+        return response
 
     async def models(self, request: Request) -> Response:
         """In the form of the API that the client speaks."""
+        cards = self._visible(request)
         if speaks_anthropic(request.scope):
-            return _json(model_list(self._provider.models()))
-        return _json({"object": "list", "data": [_model(card) for card in self._provider.models()]})
+            return _json(model_list(cards))
+        return _json({"object": "list", "data": [_model(card) for card in cards]})
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["model"]
-        cards = {card.id: card for card in self._provider.models()}
+        cards = {card.id: card for card in self._visible(request)}
         if name in cards:
             body = model_body if speaks_anthropic(request.scope) else _model
             return _json(body(cards[name]))
         return error_response(model_not_found(name, list(cards)), surface_of(request.scope))
 
+    def _visible(self, request: Request) -> list[ModelCard]:
+        return visible_to(key_of(request.scope), self._provider.models())
+
     async def metrics(self, request: Request) -> Response:
-        text = self._metrics.exposition((await self._health.report()).stats)
+        engines = (await self._health.report()).engines
+        text = self._metrics.exposition({model: report.stats for model, report in engines.items()})
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

@@ -7,11 +7,11 @@ process holds.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 from collections.abc import Callable
 
 from starlette.types import Scope
 
+from millstream.ir.memory import give_back_pages
 from millstream.ir.threads import beside
 
 LARGE_BYTES = 1 << 20
@@ -32,26 +32,16 @@ def is_large(scope: Scope) -> bool:
 class MemoryKeeper:
     """Gives memory back a moment after it was asked to; lives on one event loop."""
 
-    def __init__(self, trim: Callable[[], object] | None = None) -> None:
-        self._trim = trim or _libc_trim()
+    def __init__(self, trim: Callable[[], object] = give_back_pages) -> None:
+        self._trim = trim
         self._pending = False
 
     def give_back(self) -> None:
         """Soon, once for all who ask until then."""
-        if self._trim is not None and not self._pending:
+        if not self._pending:
             self._pending = True
             asyncio.get_running_loop().call_later(DELAY_SECONDS, self._start)
 
     def _start(self) -> None:
         self._pending = False
-        if self._trim is not None:
-            self._work = asyncio.ensure_future(beside(self._trim))
-
-
-def _libc_trim() -> Callable[[], object] | None:
-    """glibc's ``malloc_trim``; other libraries have none."""
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return None
-    return lambda: trim(0)
+        self._work = asyncio.ensure_future(beside(self._trim))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import get_args
 
@@ -28,6 +28,8 @@ _INTER_TOKEN_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 
 
 _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
+_MODEL = "model_name"
+
 _GAUGES = (
     ("requests_running", "running", "Sequences in the batch"),
     ("requests_waiting", "waiting", "Sequences in the queue"),
@@ -38,7 +40,7 @@ _GAUGES = (
 )
 _COUNTERS = (
     ("engine_steps", "steps", "Steps of the engine"),
-    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences"),
+    ("prompt_tokens", "prompt_tokens", "Prompt tokens of admitted sequences; n choices of a prompt count n times"),
     ("generated_tokens", "generated_tokens", "Tokens generated"),
     ("cached_tokens", "cached_tokens", "Prompt tokens taken from the prefix cache"),
     ("preemptions", "preemptions", "Sequences preempted"),
@@ -55,7 +57,9 @@ _COUNTERS = (
 class Metrics:
     """One registry per app, so that several apps may live in one process."""
 
-    def __init__(self, open_requests: Callable[[], int]) -> None:
+    def __init__(self, open_requests: Callable[[], int], name_of: Callable[[str], str] = str) -> None:
+        """``name_of``: what people call a tenant; its id is nobody's business."""
+        self._name_of = name_of
         self._registry = CollectorRegistry()
         self._engine = _EngineCollector()
         self._registry.register(self._engine)
@@ -96,12 +100,13 @@ class Metrics:
 
     def served(self, tenant: str, usage: Usage) -> None:
         """Count the tokens of an answer."""
+        name = self._name_of(tenant)
         for kind, count in (
             ("prompt", usage.prompt_tokens),
             ("cached", usage.cached_tokens),
             ("completion", usage.completion_tokens),
         ):
-            self._tokens.labels(tenant, kind).inc(count)
+            self._tokens.labels(name, kind).inc(count)
 
     def request(self, surface: str, outcome: str) -> None:
         """Count a request."""
@@ -115,9 +120,10 @@ class Metrics:
         """The same stream, measured as it is read. ``since``: `time.perf_counter` when the request was there."""
         return _Measured(stream, self, surface, request, since)
 
-    def exposition(self, stats: EngineStats | None) -> bytes:
-        """The text format. ``stats`` None: the engine did not answer."""
-        self._engine.stats = stats
+    def exposition(self, engines: Mapping[str, EngineStats | None]) -> bytes:
+        """The text format. ``engines``: by model; None: the engine did not answer;
+        its counters are then the last that are known."""
+        self._engine.told(engines)
         return generate_latest(self._registry)
 
 
@@ -208,27 +214,47 @@ class _Intervals(Collector):
 
 
 class _EngineCollector(Collector):
-    """The last snapshot of the engine as metric families."""
+    """The last snapshots of the engines as metric families, labelled with the model as vLLM's and SGLang's are."""
 
     def __init__(self) -> None:
-        self.stats: EngineStats | None = None
+        self._answers: Mapping[str, EngineStats | None] = {}
+        self._counts: dict[str, EngineStats] = {}
+
+    def told(self, engines: Mapping[str, EngineStats | None]) -> None:
+        """What the engines answered, by model; None: one did not."""
+        self._answers = engines
+        self._counts = {
+            model: known for model, stats in engines.items() if (known := stats or self._counts.get(model)) is not None
+        }
 
     def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily("millstream_engine_up", "Whether the engine answered", value=self.stats is not None)
-        if self.stats is None:
-            return
-        for name, field, text in _GAUGES:
-            yield GaugeMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))
+        told = {model: stats for model, stats in self._answers.items() if stats is not None}
+        up = GaugeMetricFamily("millstream_engine_up", "Whether the engine answered", labels=[_MODEL])
+        for model, stats in self._answers.items():
+            up.add_metric([model], stats is not None and stats.outage is None)
+        yield up
+        # What is now, a silent engine has none of; what was counted neither vanishes nor goes back.
+        for kind, table, known in ((GaugeMetricFamily, _GAUGES, told), (CounterMetricFamily, _COUNTERS, self._counts)):
+            for name, field, text in table:
+                family = kind(f"millstream_{name}", text, labels=[_MODEL])
+                for model, stats in known.items():
+                    family.add_metric([model], getattr(stats, field))
+                yield family
+        yield from self._derived(told)
+
+    def _derived(self, told: Mapping[str, EngineStats]) -> Iterable[Metric]:
         waits = GaugeMetricFamily(
-            "millstream_requests_waiting_by_reason", "Sequences that do not advance, by the reason", labels=["reason"]
+            "millstream_requests_waiting_by_reason",
+            "Sequences that do not advance, by the reason",
+            labels=[_MODEL, "reason"],
         )
-        for reason in get_args(WaitReason):
-            waits.add_metric([reason], self.stats.waits.get(reason, 0))
+        usage = GaugeMetricFamily(
+            "millstream_kv_cache_usage_ratio", "Part of the KV cache in use, 0 to 1", labels=[_MODEL]
+        )
+        for model, stats in told.items():
+            for reason in get_args(WaitReason):
+                waits.add_metric([model, reason], stats.waits.get(reason, 0))
+            if stats.kv_blocks_total:
+                usage.add_metric([model], stats.kv_blocks_used / stats.kv_blocks_total)
         yield waits
-        if self.stats.kv_blocks_total:
-            used = self.stats.kv_blocks_used / self.stats.kv_blocks_total
-            yield GaugeMetricFamily(
-                "millstream_kv_cache_usage_ratio", "Part of the KV cache in use, 0 to 1", value=used
-            )
-        for name, field, text in _COUNTERS:
-            yield CounterMetricFamily(f"millstream_{name}", text, value=getattr(self.stats, field))
+        yield usage

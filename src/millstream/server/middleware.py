@@ -12,12 +12,15 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millstream.ir.errors import ApiError
+from millstream.server.answer_headers import guarded_headers
 from millstream.server.body import ClientGone
 from millstream.server.dialect import surface_of
 from millstream.server.errors import error_response, internal_error
+from millstream.server.head import HeadError, check_head
 from millstream.server.lifecycle import Lifecycle, shutting_down
 from millstream.server.memory import MemoryKeeper, is_large
 from millstream.server.origins import check_caller
+from millstream.server.reading import ReadingRoom
 from millstream.server.settings import Settings
 from millstream.surfaces.wire import request_id as current_request_id
 
@@ -34,6 +37,7 @@ class RequestFrame:
         self._lifecycle = lifecycle
         self._settings = settings
         self._memory = MemoryKeeper()
+        self._reading = ReadingRoom(settings.max_reading_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,20 +54,24 @@ class RequestFrame:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+                message["headers"] = [*guarded_headers(message.get("headers", ())), (b"x-request-id", request_id)]
                 if surface is not None:  # Anthropic's name for it
                     message["headers"].append((b"request-id", request_id))
             await send(message)
 
         try:
+            check_head(scope)
             check_caller(scope, hosts=self._settings.allow_hosts, origins=self._settings.allow_origins)
             if self._lifecycle.draining and scope["method"] == "POST":
                 await error_response(shutting_down(), surface)(scope, receive, framed)
             else:
-                with self._lifecycle.request():
-                    await self._app(scope, receive, framed)
+                with self._lifecycle.request(), self._reading.counted(receive) as counted:
+                    await self._app(scope, counted, framed)
         except ApiError as error:
-            await error_response(error, surface)(scope, receive, framed)
+            response = error_response(error, surface)
+            if isinstance(error, HeadError):
+                response.headers["connection"] = "close"
+            await response(scope, receive, framed)
         except ClientGone:
             pass
         except asyncio.CancelledError:

@@ -40,7 +40,7 @@ def check_caller(scope: Scope, *, hosts: tuple[str, ...] | None, origins: tuple[
     """
     headers = dict(scope["headers"])
     host = headers.get(b"host", b"").decode("latin-1")
-    if hosts is not None and host and not _host_allowed(host, hosts):
+    if hosts is not None and host and not host_allowed(host, hosts):
         raise ApiError(
             f"The server is addressed as {_shown(host)}, which is not a name of this machine. If it should be, start "
             f"the server with --allow-host {_shown(_name_of(host))}.",
@@ -60,7 +60,8 @@ def check_caller(scope: Scope, *, hosts: tuple[str, ...] | None, origins: tuple[
         )
 
 
-def _host_allowed(host: str, hosts: tuple[str, ...]) -> bool:
+def host_allowed(host: str, hosts: tuple[str, ...]) -> bool:
+    """Whether a ``Host`` header names this machine, or is one of ``hosts``."""
     name = _name_of(host)
     return is_loopback(name) or name in {allowed.lower().rstrip(".") for allowed in hosts}
 

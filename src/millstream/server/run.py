@@ -11,12 +11,11 @@ from collections.abc import Callable, Generator
 import uvicorn
 from starlette.applications import Starlette
 
+from millstream.server.head import MAX_HEADER_BYTES
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.process import run, settle
 from millstream.server.protocol import protocol_class
 from millstream.server.settings import Settings
-
-MAX_HEADER_BYTES = 64 * 1024
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from millstream.ir.errors import ApiError
-from millstream.ir.provider import PromptTools, Provider
+from millstream.ir.errors import ApiError, no_model
+from millstream.ir.provider import ModelCard, PromptTools, Provider
 from millstream.server.decoding import decoded
 from millstream.server.metrics import Metrics
 from millstream.server.replies import Reply, ReplyRoute
@@ -37,37 +37,50 @@ class TextRoutes:
 
     async def count_tokens(self, body: bytes, terms: Terms) -> Reply:
         call = await decoded(len(body), anthropic_messages.decode_count, body, self._settings.limits)
-        tokens = await self._tools().prompt_tokens(texts.chat_of(call))
+        request = texts.chat_of(call)
+        terms.model(request.model)
+        tokens = await self._tools().prompt_tokens(request)
         return {"input_tokens": len(tokens)}, call.warnings
 
     async def tokenize(self, body: bytes, terms: Terms) -> Reply:
         ask = await decoded(len(body), texts.decode_tokenize, body, self._settings.limits)
         tools = self._tools()
+        model = self._model(ask.model, terms)
         if ask.conversation is None:
-            tokens = await tools.tokenize(ask.text, model=ask.model, add_special=ask.add_special)
+            tokens = await tools.tokenize(ask.text, model=model, add_special=ask.add_special)
         else:
-            tokens = await tools.prompt_tokens(texts.named(ask.conversation, self._first_model()))
+            tokens = await tools.prompt_tokens(texts.named(ask.conversation, model))
         reply: dict[str, object] = {"tokens": list(tokens), "count": len(tokens)}
-        return {**reply, "max_model_len": self._context_length(ask.model)}, ()
+        return {**reply, "max_model_len": self._context_length(model)}, ()
 
     async def detokenize(self, body: bytes, terms: Terms) -> Reply:
         ask = await decoded(len(body), texts.decode_detokenize, body)
-        text = await self._tools().detokenize(ask.tokens, model=ask.model)
+        text = await self._tools().detokenize(ask.tokens, model=self._model(ask.model, terms))
         # llama.cpp's clients look for `content`.
         return {"prompt": text, "content": text}, ()
 
     async def apply_template(self, body: bytes, terms: Terms) -> Reply:
         request = await decoded(len(body), texts.decode_template, body, self._settings.limits)
-        return {"prompt": await self._tools().render(texts.named(request, self._first_model()))}, ()
+        asked = None if request.model == texts.ANY_MODEL else request.model
+        return {"prompt": await self._tools().render(texts.named(request, self._model(asked, terms)))}, ()
 
     def _tools(self) -> PromptTools:
         if isinstance(self._provider, PromptTools):
             return self._provider
         raise ApiError("What answers here makes no prompts of its own: it can neither show nor count them.", status=501)
 
-    def _first_model(self) -> str:
-        return self._provider.models()[0].id
+    def _model(self, asked: str | None, terms: Terms) -> str:
+        """The model that is asked for; if none is named, the first that the key may use. Raises `ApiError` (404)."""
+        if asked is None:
+            asked = next((card.id for card in terms.visible(self._cards())), "")
+        return terms.model(asked)
 
-    def _context_length(self, model: str | None) -> int:
-        cards = self._provider.models()
+    def _context_length(self, model: str) -> int:
+        cards = self._cards()
         return next((card for card in cards if card.id == model), cards[0]).context_length
+
+    def _cards(self) -> list[ModelCard]:
+        """The models, at least one. Raises `ApiError`."""
+        if cards := self._provider.models():
+            return cards
+        raise no_model()

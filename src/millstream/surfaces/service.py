@@ -18,8 +18,8 @@ QUEUE_FIELDS = (
     Field(
         "priority",
         "honoured",
-        f"{PRIORITY_RANGE[0]} to {PRIORITY_RANGE[1]}, default 0: lower is served first, as in vLLM. Waiting requests "
-        "rise by one in ten seconds, up to the best that is present.",
+        f"{PRIORITY_RANGE[0]} to {PRIORITY_RANGE[1]}, default 0 or that of the API key: lower is served first, as in "
+        "vLLM. Waiting requests rise by one in ten seconds, up to the best that is present.",
     ),
     Field(
         "timeout",
@@ -54,9 +54,9 @@ class ServiceBody(QueueBody, frozen=True, kw_only=True):
 
 def service(body: QueueBody) -> Service:
     """Read the fields. Raises `ApiError` (400) that names the field and its range."""
-    priority = 0 if body.priority is None else body.priority
+    priority = body.priority
     low, high = PRIORITY_RANGE
-    if not low <= priority <= high:
+    if priority is not None and not low <= priority <= high:
         raise invalid(f"priority must be between {low} and {high}.", param="priority")
     timeout = body.timeout
     if timeout is not None and not (math.isfinite(timeout) and 0 < timeout <= MAX_TIMEOUT):

@@ -6,6 +6,7 @@ It needs no engine and no server: ``sse_response(stream, surface=openai_chat)`` 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -59,10 +60,13 @@ def sse_response(
 
 
 def error_headers(error: ApiError) -> list[tuple[bytes, bytes]]:
-    """Headers of a JSON failure: ``retry-after`` in whole seconds if the error has one."""
+    """Headers of a JSON failure: how to authenticate if that is what is wrong, ``retry-after`` in whole seconds if the
+    error has one."""
     headers = [(b"content-type", b"application/json")]
+    if error.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="millstream"'))
     if error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after + 0.5))))
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))))
     return headers
 
 

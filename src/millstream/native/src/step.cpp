@@ -11,19 +11,28 @@ namespace {
 // Rows of activations that one pass over a weight tile serves: they stay in L2 while tiles pass through L1.
 constexpr int kRowBlock = 64;
 
+// So few tokens that work per token is not worth a barrier.
+constexpr int kFewTokens = 4;
+
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Calls body(row, row_end, begin, end) for every row block and for pieces of [0, tiles), on whichever thread is free:
-// enough pieces for balance, few enough to keep the counter cold.
-template <class Body>
-void over_blocks(ThreadPool& pool, int rows, int tiles, int largest, const Body& body) {
+// Calls body(row, row_end, begin, end) for every row block and for pieces of [0, tiles), on whichever thread is free, and
+// last() when all are done. No piece has more than `largest` tiles, unless there is one row, which reads weights once.
+template <class Body, class Last>
+void over_blocks(ThreadPool& pool, int rows, int tiles, int largest, const Body& body, const Last& last) {
     const int blocks = ceil_div(rows, kRowBlock);
-    const int piece = std::clamp(tiles * blocks / (pool.size() * 16), std::min(blocks, 2), largest);
+    if (blocks == 1) {
+        pool.for_shares(tiles, rows == 1 ? tiles : largest, [&](int begin, int end) { body(0, rows, begin, end); }, last);
+        return;
+    }
+    // Enough pieces for balance, few enough to keep the counter cold.
+    const int piece = std::clamp(tiles * blocks / (pool.size() * 16), 2, largest);
     const int pieces = ceil_div(tiles, piece);
-    pool.for_each(blocks * pieces, 1, [&](int item, int) {
+    const auto run = [&](int item, int) {
         const int row = item / pieces * kRowBlock, begin = item % pieces * piece;
         body(row, std::min(rows, row + kRowBlock), begin, std::min(tiles, begin + piece));
-    });
+    };
+    pool.for_each(blocks * pieces, 1, run, last);
 }
 
 }  // namespace
@@ -57,7 +66,7 @@ void Step::embed() {
         const auto sequence = static_cast<size_t>(next - in_.seq_starts.begin() - 1);
         return in_.seq_positions[sequence] + token - in_.seq_starts[sequence];
     };
-    pool_.for_each(tokens_, 4, [&](int begin, int end) {
+    pool_.for_each(tokens_, kFewTokens, [&](int begin, int end) {
         for (int t = begin; t < end; ++t) {
             float* x = work_.x.data() + t * work_.x_stride;
             model_.weights_.embedding.dequantize_row(in_.tokens[static_cast<size_t>(t)], x);
@@ -86,33 +95,41 @@ void Step::norm_rows(int begin, int end, const float* weight, bool quantize) {
     if (quantize) kernels_.quantize(a, begin, end, 0, a.groups);
 }
 
-// x += out (normed first if post_norm), then the next block's norm, if there is one.
-void Step::add_and_norm(const float* post_norm, const float* next_norm, bool quantize) {
-    pool_.for_each(tokens_, 4, [&](int begin, int end) {
-        for (int t = begin; t < end; ++t) {
-            float* out = work_.out.data() + t * work_.x_stride;
-            if (post_norm) kernels_.rms_norm(out, post_norm, hidden_, model_.config_.norm_eps, out);
-            kernels_.add(work_.x.data() + t * work_.x_stride, out, hidden_);
-        }
-        if (next_norm) norm_rows(begin, end, next_norm, quantize);
-    });
+// x += out (normed first if post_norm) for rows [begin, end), then the next block's norm, if there is one.
+void Step::add_and_norm(int begin, int end, const float* post_norm, const float* next_norm, bool quantize) {
+    for (int t = begin; t < end; ++t) {
+        float* out = work_.out.data() + t * work_.x_stride;
+        if (post_norm) kernels_.rms_norm(out, post_norm, hidden_, model_.config_.norm_eps, out);
+        kernels_.add(work_.x.data() + t * work_.x_stride, out, hidden_);
+    }
+    if (next_norm) norm_rows(begin, end, next_norm, quantize);
+}
+
+// Runs phase(last) and then tail(begin, end) over [0, n): shared out, or for a few tokens on the thread that ends the
+// phase, while the others wait for it anyway.
+template <class Phase, class Tail>
+void Step::with_tail(int n, int chunk, const Phase& phase, const Tail& tail) {
+    if (tokens_ <= kFewTokens) return phase([&] { tail(0, n); });
+    phase([] {});
+    pool_.for_each(n, chunk, tail);
 }
 
 // Products of the same activations with several matrices.
-void Step::multiply(const ActivationsView& a, int rows, const Product* products, int count) {
+template <class Last>
+void Step::multiply(const ActivationsView& a, int rows, std::span<const Product> products, const Last& last) {
     int tiles = 0;
-    for (int i = 0; i < count; ++i) tiles += products[i].weights->tiles();
-    over_blocks(pool_, rows, tiles, 16, [&](int row, int row_end, int begin, int end) {
+    for (const Product& product : products) tiles += product.weights->tiles();
+    const auto run = [&](int row, int row_end, int begin, int end) {
         int first = 0;
-        for (int i = 0; i < count; ++i) {
-            const int n = products[i].weights->tiles();
+        for (const Product& product : products) {
+            const int n = product.weights->tiles();
             const int tile_begin = std::max(begin - first, 0), tile_end = std::min(end - first, n);
             if (tile_begin < tile_end)
-                kernels_.matmul(products[i].weights->view(), tile_begin, tile_end, a, row, row_end, products[i].out,
-                                products[i].stride);
+                kernels_.matmul(product.weights->view(), tile_begin, tile_end, a, row, row_end, product.out, product.stride);
             first += n;
         }
-    });
+    };
+    over_blocks(pool_, rows, tiles, 16, run, last);
 }
 
 void Step::attention_block(int layer, int thread) {
@@ -122,14 +139,18 @@ void Step::attention_block(int layer, int thread) {
     const Product qkv[] = {{&w.q, work_.q.data(), work_.q_stride},
                            {&w.k, work_.k.data(), work_.kv_stride},
                            {&w.v, work_.v.data(), work_.kv_stride}};
-    multiply(work_.normed.view(hidden_), tokens_, qkv, 3);
-    rotate_and_store(layer);
+    with_tail(
+        static_cast<int>(work_.blocks.size()), 1,
+        [&](const auto& last) { multiply(work_.normed.view(hidden_), tokens_, qkv, last); },
+        [&](int begin, int end) { rotate_and_store(layer, begin, end); });
     attend(layer, thread);
     const ActivationsView attended = work_.attended.view(config.heads * config.head_dim);
-    const Product o{&w.o, work_.out.data(), work_.x_stride};
-    multiply(attended, tokens_, &o, 1);
-    add_and_norm(config.post_norms ? w.attn_post_norm.data() : nullptr, w.mlp_norm.data(),
-                 w.gate.integer() || w.up.integer());
+    const Product o[] = {{&w.o, work_.out.data(), work_.x_stride}};
+    const float* post_norm = config.post_norms ? w.attn_post_norm.data() : nullptr;
+    const bool quantize = w.gate.integer() || w.up.integer();
+    with_tail(
+        tokens_, kFewTokens, [&](const auto& last) { multiply(attended, tokens_, o, last); },
+        [&](int begin, int end) { add_and_norm(begin, end, post_norm, w.mlp_norm.data(), quantize); });
 }
 
 // out = down(activation(gate) * up). Two tiles of gate and up at a time: their 32 outputs are one activation group.
@@ -139,7 +160,7 @@ void Step::mlp_block(int layer) {
     const LayerWeights& w = model_.weights_.layers[i];
     const ActivationsView normed = work_.normed.view(hidden_), gate = work_.gate.view(config.intermediate);
     const auto activate = config.gelu ? kernels_.gelu_tanh_mul : kernels_.silu_mul;
-    over_blocks(pool_, tokens_, ceil_div(w.gate.tiles(), 2), 8, [&](int row, int row_end, int begin, int end) {
+    const auto run = [&](int row, int row_end, int begin, int end) {
         const int tile_end = std::min(end * 2, w.gate.tiles());
         kernels_.matmul(w.gate.view(), begin * 2, tile_end, normed, row, row_end, gate.f32, gate.stride);
         kernels_.matmul(w.up.view(), begin * 2, tile_end, normed, row, row_end, work_.up.data(), work_.up_stride);
@@ -147,14 +168,18 @@ void Step::mlp_block(int layer) {
         for (int t = row; t < row_end; ++t)
             activate(gate.f32 + t * gate.stride + column, work_.up.data() + t * work_.up_stride + column, n);
         if (w.down.integer()) kernels_.quantize(gate, row, row_end, begin, end);
-    });
-    const Product down{&w.down, work_.out.data(), work_.x_stride};
-    multiply(gate, tokens_, &down, 1);
+    };
+    over_blocks(pool_, tokens_, ceil_div(w.gate.tiles(), 2), 8, run, [] {});
 
+    const Product down[] = {{&w.down, work_.out.data(), work_.x_stride}};
     const bool last = i + 1 == model_.config_.layers.size();
     const LayerWeights* next = last ? nullptr : &model_.weights_.layers[i + 1];
-    add_and_norm(config.post_norms ? w.mlp_post_norm.data() : nullptr, next ? next->attn_norm.data() : nullptr,
-                 next && (next->q.integer() || next->k.integer() || next->v.integer()));
+    const float* post_norm = config.post_norms ? w.mlp_post_norm.data() : nullptr;
+    const float* next_norm = next ? next->attn_norm.data() : nullptr;
+    const bool quantize = next && (next->q.integer() || next->k.integer() || next->v.integer());
+    with_tail(
+        tokens_, kFewTokens, [&](const auto& end) { multiply(gate, tokens_, down, end); },
+        [&](int begin, int end) { add_and_norm(begin, end, post_norm, next_norm, quantize); });
 }
 
 // The final norm of the rows asked for, exactly as the output head reads it before quantisation.
@@ -176,7 +201,7 @@ void Step::each_logits(std::span<const int32_t> rows, Take&& take) {
     const ModelConfig& config = model_.config_;
     const Matrix& head = model_.weights_.head(config);
     const ActivationsView final = work_.final.view(hidden_);
-    const Product logits{&head, work_.logits.data(), work_.logits_stride};
+    const Product logits[] = {{&head, work_.logits.data(), work_.logits_stride}};
     const int count = static_cast<int>(rows.size()), most = model_.limits_.max_rows;
     for (int first = 0; first < count; first += most) {
         const int n = std::min(most, count - first);
@@ -187,7 +212,7 @@ void Step::each_logits(std::span<const int32_t> rows, Take&& take) {
                                   final.f32 + r * final.stride);
             if (head.integer()) kernels_.quantize(final, begin, end, 0, final.groups);
         });
-        multiply(final, n, &logits, 1);
+        multiply(final, n, logits, [] {});
         pool_.for_each(n, 1, [&](int begin, int end) {
             for (int r = begin; r < end; ++r) {
                 float* row = work_.logits.data() + r * work_.logits_stride;

@@ -36,15 +36,18 @@ private:
     template <class Take>
     void each_logits(std::span<const int32_t> rows, Take&& take);
 
-    void multiply(const ActivationsView& a, int rows, const Product* products, int count);
-    void rotate_and_store(int layer);
+    template <class Phase, class Tail>
+    void with_tail(int n, int chunk, const Phase& phase, const Tail& tail);
+    template <class Last>
+    void multiply(const ActivationsView& a, int rows, std::span<const Product> products, const Last& last);
+    void rotate_and_store(int layer, int begin, int end);
     void attend(int layer, int thread);
     AttentionPlan plan_attention(int layer) const;
     void attend_whole(const AttentionPlan& plan, const AttentionScratch& scratch);
     void attend_split(const AttentionPlan& plan, const AttentionScratch& scratch);
     void quantize_attended(const AttentionPlan& plan, int pair);
     AttentionItem item_of(const AttentionPlan& plan, int pair) const;
-    void add_and_norm(const float* post_norm, const float* next_norm, bool quantize);
+    void add_and_norm(int begin, int end, const float* post_norm, const float* next_norm, bool quantize);
     void norm_rows(int begin, int end, const float* weight, bool quantize);
     AttentionItem attention_item(int layer, const QueryBlock& block, int kv_head) const;
 

@@ -5,8 +5,8 @@
 
 namespace millstream {
 
-// Biases, head norms and rotation of q and k; k and v go to their pages.
-void Step::rotate_and_store(int layer) {
+// Biases, head norms and rotation of q and k of row blocks [begin, end); k and v go to their pages.
+void Step::rotate_and_store(int layer, int begin, int end) {
     const auto i = static_cast<size_t>(layer);
     const LayerConfig& config = model_.config_.layers[i];
     const LayerWeights& w = model_.weights_.layers[i];
@@ -27,32 +27,29 @@ void Step::rotate_and_store(int layer) {
             rotate(head, cos, sin, 2 * half);
         }
     };
-    const int n = static_cast<int>(work_.blocks.size());
-    pool_.for_each(n, 1, [&](int begin, int end) {
-        for (int b = begin; b < end; ++b) {
-            const QueryBlock& block = work_.blocks[static_cast<size_t>(b)];
-            const int32_t* table = in_.block_tables.data() + static_cast<int64_t>(block.sequence) * in_.table_width;
-            for (int r = 0; r < block.rows; ++r) {
-                const int token = block.first_token + r, position = block.first_position + r;
-                float* q = work_.q.data() + token * work_.q_stride;
-                float* k = work_.k.data() + token * work_.kv_stride;
-                float* v = work_.v.data() + token * work_.kv_stride;
-                if (config.qkv_bias) {
-                    kernels_.add(q, w.q_bias.data(), config.heads * dim);
-                    kernels_.add(k, w.k_bias.data(), config.kv_heads * dim);
-                    kernels_.add(v, w.v_bias.data(), config.kv_heads * dim);
-                }
-                prepare(q, config.heads, w.q_norm, token);
-                prepare(k, config.kv_heads, w.k_norm, token);
-                const int64_t page = table[position / kBlockSize] * page_stride;
-                const int slot = position % kBlockSize;
-                for (int h = 0; h < config.kv_heads; ++h) {
-                    const int64_t head = page + int64_t{h} * dim * kBlockSize;
-                    kernels_.store_kv(k + h * dim, v + h * dim, dim, keys + head + slot, values + head + slot * dim);
-                }
+    for (int b = begin; b < end; ++b) {
+        const QueryBlock& block = work_.blocks[static_cast<size_t>(b)];
+        const int32_t* table = in_.block_tables.data() + static_cast<int64_t>(block.sequence) * in_.table_width;
+        for (int r = 0; r < block.rows; ++r) {
+            const int token = block.first_token + r, position = block.first_position + r;
+            float* q = work_.q.data() + token * work_.q_stride;
+            float* k = work_.k.data() + token * work_.kv_stride;
+            float* v = work_.v.data() + token * work_.kv_stride;
+            if (config.qkv_bias) {
+                kernels_.add(q, w.q_bias.data(), config.heads * dim);
+                kernels_.add(k, w.k_bias.data(), config.kv_heads * dim);
+                kernels_.add(v, w.v_bias.data(), config.kv_heads * dim);
+            }
+            prepare(q, config.heads, w.q_norm, token);
+            prepare(k, config.kv_heads, w.k_norm, token);
+            const int64_t page = table[position / kBlockSize] * page_stride;
+            const int slot = position % kBlockSize;
+            for (int h = 0; h < config.kv_heads; ++h) {
+                const int64_t head = page + int64_t{h} * dim * kBlockSize;
+                kernels_.store_kv(k + h * dim, v + h * dim, dim, keys + head + slot, values + head + slot * dim);
             }
         }
-    });
+    }
 }
 
 AttentionItem Step::attention_item(int layer, const QueryBlock& block, int kv_head) const {

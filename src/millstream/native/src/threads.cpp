@@ -63,7 +63,7 @@ void ThreadPool::run_function(Function function, void* context) {
     region_count_.fetch_add(1, std::memory_order_release);
     region_count_.notify_all();
     function(context, 0);
-    barrier();
+    barrier([] {});
 }
 
 void ThreadPool::work(int thread) {
@@ -73,20 +73,17 @@ void ThreadPool::work(int thread) {
         ++seen;
         if (stopping_) return;
         function_(context_, thread);
-        barrier();
+        barrier([] {});
     }
 }
 
-void ThreadPool::barrier() {
-    const unsigned epoch = epoch_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
-        arrived_.store(0, std::memory_order_relaxed);
-        next_.store(0, std::memory_order_relaxed);
-        epoch_.store(epoch + 1, std::memory_order_release);
-        epoch_.notify_all();
-    } else {
-        wait_while(epoch_, epoch);
-    }
+void ThreadPool::release(unsigned epoch) {
+    arrived_.store(0, std::memory_order_relaxed);
+    next_.store(0, std::memory_order_relaxed);
+    epoch_.store(epoch + 1, std::memory_order_release);
+    epoch_.notify_all();
 }
+
+void ThreadPool::wait_for_release(unsigned epoch) { wait_while(epoch_, epoch); }
 
 }  // namespace millstream

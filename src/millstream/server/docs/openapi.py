@@ -12,7 +12,10 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
+from millstream.server.models import MODEL_FIELDS, ModelBody
+from millstream.server.models import PATH as MODELS
 from millstream.server.pages import DEFAULT, MOST
+from millstream.server.paths import is_open
 from millstream.surfaces import texts
 from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
 from millstream.surfaces.anthropic_request import MessagesBody
@@ -46,6 +49,7 @@ BODIES = {
     "/tokenize": Body(texts.TOKENIZE_FIELDS, texts.TokenizeBody),
     "/detokenize": Body(texts.DETOKENIZE_FIELDS, texts.DetokenizeBody),
     "/apply-template": Body(texts.TEMPLATE_FIELDS, texts.ConversationBody),
+    **{f"{MODELS}/{verb}": Body(MODEL_FIELDS, ModelBody) for verb in ("load", "unload", "pull", "pull/cancel")},
 }
 
 _ID = {"schema": {"type": "string"}, "in": "query"}
@@ -94,13 +98,27 @@ SUMMARIES = {
     ("POST", "/apply-template"): "A conversation as the model reads it",
     ("GET", "/v1/models"): "Models that are served",
     ("GET", "/v1/models/{model}"): "One model",
+    ("GET", MODELS): "Models that are served, are here or can be fetched, for the operator",
+    ("POST", f"{MODELS}/load"): "Begin to load a model that is here",
+    ("POST", f"{MODELS}/unload"): "Begin to end a model: after its open requests, or its loading",
+    ("POST", f"{MODELS}/pull"): "Begin to fetch a model of the catalogue",
+    ("POST", f"{MODELS}/pull/cancel"): "Stop a fetch",
     ("GET", "/health"): "200 while the server lives; the body tells what it is doing",
     ("GET", "/ready"): "200 if the server can answer requests now, else 503 with the reason",
     ("GET", "/metrics"): "Prometheus metrics",
-    ("GET", "/"): "What this server is",
+    ("GET", "/v1/admin/keys"): "What each API key has used, and what is left of its limits",
+    ("GET", "/"): "What this server is; for a browser the web page",
+    ("GET", "/assets/{file}"): "A file of the web page",
     ("GET", "/openapi.json"): "This document",
     ("GET", "/docs"): "This document as a page",
 }
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
+_KEYS: list[dict[str, list[str]]] = [{"bearer": []}, {"header": []}, {}]
+"""One of them, or none where the operator has made no keys."""
+
 _REF = "#/components/schemas/"
 
 
@@ -122,7 +140,8 @@ def openapi_document(routes: Iterable[BaseRoute], *, version: str) -> dict[str, 
             "(`x-millstream-status`). Fields that are not listed are refused. null is the same as absent.",
         },
         "paths": paths,
-        "components": {"schemas": schemas},
+        "security": _KEYS,
+        "components": {"schemas": schemas, "securitySchemes": _SCHEMES},
     }
 
 
@@ -153,6 +172,8 @@ def _operation(
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     if parameters := [*parameters, *QUERIES.get((method, path), ())]:
         operation["parameters"] = parameters
+    if is_open(path):
+        operation["security"] = []
     if body is not None:
         schema = _body_schema(body, requests[body.kind])
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
@@ -180,7 +201,7 @@ def _responses(answer: Answer | None, path: str, answers: Mapping[Any, dict[str,
         status: {"description": "Not ready", "content": {"application/json": {"schema": answers[body]}}}
         for status, body in answer.failures.items()
     }
-    return {"200": {"description": "The answer", "content": content}, **others, "default": failure}
+    return {answer.status: {"description": "The answer", "content": content}, **others, "default": failure}
 
 
 def _body_schema(body: Body, known: Mapping[str, Any]) -> dict[str, Any]:

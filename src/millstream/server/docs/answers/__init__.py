@@ -7,19 +7,21 @@ from typing import Any
 
 import msgspec
 
+from millstream.admin.views import ModelView
 from millstream.server.docs.answers import anthropic, info, openai, responses
 
 
 class Answer(msgspec.Struct, frozen=True):
     """``bodies``: types of the whole answer, one of which it has. ``events``: those of the data of streamed events;
     ``stream`` says how a stream goes on and ends. ``kind``: the media type of an answer that is no JSON. ``failures``:
-    types of the bodies of statuses that have another envelope than the path's others."""
+    types of the bodies of statuses that have another envelope than the path's others. ``status``: of the answer."""
 
     bodies: tuple[Any, ...] = ()
     events: tuple[Any, ...] = ()
     stream: str = ""
     kind: str = "application/json"
     failures: Mapping[str, Any] = {}
+    status: str = "200"
 
     @property
     def types(self) -> tuple[Any, ...]:
@@ -40,6 +42,7 @@ _MESSAGES = (
     "an `error`."
 )
 _HEALTH = {"503": info.Health}
+_BEGUN = Answer((ModelView,), status="202")
 
 ANSWERS: dict[tuple[str, str], Answer] = {
     ("POST", "/v1/chat/completions"): Answer(
@@ -63,14 +66,18 @@ ANSWERS: dict[tuple[str, str], Answer] = {
     ("POST", "/apply-template"): Answer((info.RenderedPrompt,)),
     ("GET", "/v1/models"): Answer((info.ModelList, anthropic.AnthropicModelList)),
     ("GET", "/v1/models/{model}"): Answer((info.Model, anthropic.AnthropicModel)),
+    ("GET", "/v1/admin/models"): Answer((info.ModelViews,)),
+    **{("POST", f"/v1/admin/models/{verb}"): _BEGUN for verb in ("load", "unload", "pull", "pull/cancel")},
     ("GET", "/health"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/ready"): Answer((info.Health,), failures=_HEALTH),
     ("GET", "/metrics"): Answer(kind="text/plain"),
+    ("GET", "/v1/admin/keys"): Answer((info.KeyUsages,)),
     ("GET", "/"): Answer((info.FrontPage,)),
+    ("GET", "/assets/{file}"): Answer(kind="*/*"),
     ("GET", "/openapi.json"): Answer((dict[str, Any],)),
     ("GET", "/docs"): Answer(kind="text/html"),
 }
-"""By method and path. A route that is not here never answers with a 200."""
+"""By method and path. A route that is not here never answers with success."""
 
 
 ERRORS = (openai.Error, anthropic.AnthropicError)

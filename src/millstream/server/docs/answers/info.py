@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from millstream.admin.views import KeyUsage, ModelView
+
 
 class Tokens(Struct):
     tokens: list[int]
@@ -38,12 +40,16 @@ class ModelList(Struct):
     data: list[Model]
 
 
-class Health(Struct):
-    """`reason`: why the server is not ready. Counts are there if the engine told them; `waits` says by its reason how
-    many sequences wait."""
+class ModelViews(Struct):
+    data: list[ModelView]
 
-    status: Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost"]
-    models: list[str]
+
+class EngineHealth(Struct):
+    """`reason`: why it is not ready. Counts are there if the engine told them; `waits` says by its reason how many
+    sequences wait."""
+
+    status: Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "no_model"]
+    model: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     running: int | UnsetType = UNSET
     waiting: int | UnsetType = UNSET
@@ -52,6 +58,18 @@ class Health(Struct):
     kv_blocks_total: int | UnsetType = UNSET
     steps: int | UnsetType = UNSET
     restarts: int | UnsetType = UNSET
+
+
+class Health(EngineHealth, kw_only=True):
+    """The status is the default model's engine's, the counts are those of all engines together.
+    Who needs a key and has none is told status and reason only."""
+
+    models: list[str] | UnsetType = UNSET
+    engines: list[EngineHealth] | UnsetType = UNSET
+
+
+class KeyUsages(Struct):
+    data: list[KeyUsage]
 
 
 class FrontPage(Struct):

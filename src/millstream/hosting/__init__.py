@@ -1,0 +1,1 @@
+"""Several models behind one provider: which are loaded, loading them, ending them, fetching others."""

@@ -1,0 +1,110 @@
+"""What is recorded of a request: enough to run it again and to know whether the same comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from millstream.engine.protocol import TokenFinish, TokenRequest
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that was served. ``file``: where it was; ``size``: bytes; ``sha256``: of all of it, in hex; empty if it
+    could not be read."""
+
+    name: str
+    file: str
+    size: int
+    sha256: str
+
+
+class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine that answered. Nothing of it changes a token; it is here to explain one that differs all the same."""
+
+    version: str
+    isa: str
+    threads: int
+    context_length: int
+    kv_tokens: int
+    prefix_cache: bool = True
+
+
+class Sequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One choice. ``request``: the `TokenRequest` by field names, without those at their default (`restored` reads it);
+    ``tokens``: what came; ``finish`` None: the reader left or a stop string ended it, and more would have come.
+    ``embedding``: SHA-256 of a pooled vector, in hex."""
+
+    request: dict[str, Any]
+    tokens: list[int] = []
+    finish: TokenFinish | None = None
+    error: str | None = None
+    embedding: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One HTTP request and its answer.
+
+    ``time``: Unix seconds when it came; ``seconds``: until it was done. ``body``: as it was sent, None if it is no
+    UTF-8 or longer than `millstream.journal.recording.MAX_BODY`; ``body_bytes``: its length. ``whole``: the answer was
+    sent to its end. ``status`` 0: nothing was sent. ``model`` and ``engine`` None: the request did not get so far.
+    """
+
+    id: str
+    time: float
+    seconds: float
+    surface: str
+    path: str
+    status: int
+    whole: bool
+    body: str | None
+    body_bytes: int
+    model: ModelFacts | None = None
+    engine: EngineFacts | None = None
+    sequences: list[Sequence] = []
+
+
+def named(struct: msgspec.Struct) -> dict[str, Any]:
+    """A struct by the names of its fields, without those at their default.
+
+    Messages between processes are arrays, which is too fragile for files: fields may move.
+    """
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        if value != default:
+            found[field.name] = named(value) if isinstance(value, msgspec.Struct) else value
+    return found
+
+
+def restored(kind: type[S], data: Mapping[str, Any]) -> S:
+    """The struct that `named` took apart.
+
+    Raises:
+        ValueError: the data have a field that this version does not know, or a value of the wrong type.
+    """
+    hints = get_type_hints(kind)
+    unknown = sorted(data.keys() - hints.keys())
+    if unknown:
+        raise ValueError(f"recorded by another version: unknown field {unknown[0]!r} of {kind.__name__}")
+    try:
+        return kind(**{name: _value(hints[name], value) for name, value in data.items()})
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from None
+
+
+def _value(kind: Any, value: Any) -> Any:
+    structs = [each for each in (kind, *getattr(kind, "__args__", ())) if isinstance(each, type)]
+    own = next((each for each in structs if issubclass(each, msgspec.Struct)), None)
+    if own is not None and isinstance(value, dict):
+        return restored(own, value)
+    return msgspec.convert(value, kind, strict=False)  # JSON has no integers for keys
+
+
+def token_request(sequence: Sequence) -> TokenRequest:
+    """What the engine was asked. Raises `ValueError`: this version does not understand it."""
+    return restored(TokenRequest, sequence.request)

@@ -1,0 +1,209 @@
+"""The worker's loop: requests that need what is not prepared yet wait, and nobody with them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from millstream.engine.core import EngineCore, GrammarCounts
+from millstream.engine.messages import (
+    Abort,
+    Accepted,
+    Command,
+    Event,
+    FrameReader,
+    Pause,
+    Resume,
+    StatsQuery,
+    StatsReply,
+    Step,
+    Submit,
+    event_decoder,
+    frame,
+)
+from millstream.engine.protocol import SamplingParams, TokenRequest
+from millstream.engine.worker import Worker
+from millstream.scheduler.places import SchedulerConfig
+from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
+from millstream.scheduler.sequence import Constraint
+from support.scripted_runner import ScriptedRunner
+
+LONG = 400
+"""Tokens of a request that runs while a test looks at others."""
+
+
+class SlowConstraints:
+    """`Constraints` that are prepared when the test says so; a grammar means nothing to them."""
+
+    def __init__(self) -> None:
+        self.asked, self.done = threading.Event(), threading.Event()
+
+    def __call__(self, request: TokenRequest) -> Constraint | None:
+        if request.grammar is not None:
+            assert self.done.wait(20)
+        return None
+
+    def prepare(self) -> None:
+        self.asked.set()
+
+    def prepared(self, request: TokenRequest) -> bool:
+        if request.grammar is None:
+            return True
+        self.prepare()
+        return self.done.is_set()
+
+    def counts(self) -> GrammarCounts:
+        return GrammarCounts()
+
+
+class GatedRunner(ScriptedRunner):
+    """Every step but the first ``free`` waits for a permit."""
+
+    def __init__(self, free: int) -> None:
+        super().__init__(4)
+        self.permits = threading.Semaphore(free)
+
+    def execute(self, chunks: list[Chunk]) -> Sampled:
+        assert self.permits.acquire(timeout=20)
+        return super().execute(chunks)
+
+
+class Peer:
+    """The other side of the worker's socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reader = FrameReader()
+        self._events: list[Event] = []
+        self.said: list[Event] = []
+
+    def send(self, *commands: Command) -> None:
+        self._connection.sendall(b"".join(map(frame, commands)))
+
+    def next(self) -> Event:
+        while not self._events:
+            data = self._connection.recv(1 << 16)
+            assert data, "the worker has ended"
+            self._events += [event_decoder.decode(body) for body in self._reader.feed(data)]
+        self.said.append(self._events.pop(0))
+        return self.said[-1]
+
+    def until_accepted(self, name: str) -> None:
+        while self.next() != Accepted(name):
+            pass
+
+    def until_finished(self, name: str) -> list[int]:
+        """All tokens that were told of a request, once it has ended."""
+        while not any(delta.finish for delta in self.deltas(name)):
+            self.next()
+        return [token for delta in self.deltas(name) for token in delta.tokens]
+
+    def deltas(self, name: str) -> list:  # type: ignore[type-arg]
+        return [d for event in self.said if isinstance(event, Step) for d in event.deltas if d.id == name]
+
+    def arrived(self) -> None:
+        """What was sent is there: questions are answered by the thread that reads, in order."""
+        self.waiting()
+
+    def waiting(self) -> int:
+        self.send(StatsQuery(7))
+        while not isinstance(event := self.next(), StatsReply):
+            pass
+        return event.stats.waiting
+
+
+@contextmanager
+def worker(
+    constraints: SlowConstraints, runner: ScriptedRunner | None = None, *, idle_seconds: float = 60
+) -> Iterator[Peer]:
+    scheduler = Scheduler(SchedulerConfig(kv_blocks=512, block_size=4))
+    core = EngineCore(scheduler, runner or ScriptedRunner(4), constraints)
+    here, there = socket.socketpair()
+    here.settimeout(20)
+
+    def run() -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            Worker(there, core, idle_seconds=idle_seconds).run()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield Peer(here)
+    finally:
+        constraints.done.set()
+        if isinstance(runner, GatedRunner):
+            runner.permits.release(10 * LONG)
+        here.close()
+        thread.join(20)
+        there.close()
+    assert not thread.is_alive()
+
+
+def ask(name: str, *, tokens: int = 5, grammar: str | None = None) -> Submit:
+    sampling = SamplingParams(temperature=0.0)
+    return Submit(TokenRequest(name, [1, 2, 3], sampling, tokens, grammar=grammar, speculation=False))
+
+
+def test_others_run_while_one_waits_for_its_preparation() -> None:
+    constraints, runner = SlowConstraints(), GatedRunner(free=1)
+    with worker(constraints, runner) as peer:
+        peer.send(ask("plain", tokens=LONG))
+        peer.until_accepted("plain")
+        peer.send(ask("held", grammar="g"))
+        peer.arrived()
+        runner.permits.release(LONG + 10)
+        assert constraints.asked.wait(20)
+        assert len(peer.until_finished("plain")) == LONG
+        assert Accepted("held") not in peer.said
+        constraints.done.set()
+        assert len(peer.until_finished("held")) == 5
+        assert peer.said.index(Accepted("held")) >= 0
+
+
+def test_one_that_is_put_aside_is_taken_while_others_run() -> None:
+    constraints, runner = SlowConstraints(), GatedRunner(free=3)
+    with worker(constraints, runner) as peer:
+        peer.send(ask("plain", tokens=LONG), ask("held", grammar="g"))
+        assert constraints.asked.wait(20)
+        constraints.done.set()
+        runner.permits.release(20)
+        assert len(peer.until_finished("held")) == 5
+        assert not any(delta.finish for delta in peer.deltas("plain"))
+
+
+def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
+    constraints, runner = SlowConstraints(), GatedRunner(free=1)
+    with worker(constraints, runner) as peer:
+        peer.send(ask("plain", tokens=LONG))
+        peer.until_accepted("plain")
+        peer.send(*(ask(name, grammar="g") for name in ("gone", "paused", "again")))
+        peer.send(Abort("gone"), Pause("paused"), Pause("again"), Resume("again"), ask("last"))
+        peer.arrived()
+        runner.permits.release(10)
+        peer.until_finished("last")
+        assert peer.waiting() == 2, "the two that are put aside"
+        constraints.done.set()
+        runner.permits.release(20)
+        assert len(peer.until_finished("again")) == 5
+        assert peer.deltas("gone") == peer.deltas("paused") == []
+        peer.send(Resume("paused"))
+        peer.arrived()
+        runner.permits.release(40)
+        assert len(peer.until_finished("paused")) == 5
+        assert peer.waiting() == 0
+
+
+@pytest.mark.parametrize("idle_seconds", [0.01, 60])
+def test_an_idle_engine_prepares(idle_seconds: float) -> None:
+    constraints = SlowConstraints()
+    with worker(constraints, idle_seconds=idle_seconds) as peer:
+        peer.send(ask("plain"))
+        peer.until_finished("plain")
+        if idle_seconds < 1:
+            assert constraints.asked.wait(20)
+        else:
+            assert not constraints.asked.is_set()
