@@ -104,7 +104,7 @@ class BenchPage(Page):
         self._last = self.top.results.last(self.top.server.url, plan)
         self._tally = Tally()
         self.present(None, self._last)
-        self._work = self.run_worker(self._measure(plan), group="bench", exclusive=True)
+        self._work = self.work(self._measure(plan), group="bench", exclusive=True)
 
     def show(self, state: State) -> None:
         """Nothing here comes from snapshots."""

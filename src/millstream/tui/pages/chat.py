@@ -198,7 +198,7 @@ class ChatPage(Page):
         turns = self.query_one("#turns", VerticalScroll)
         await turns.mount(view)
         turns.anchor()
-        self._answering = self.run_worker(self._answer(turn, view), group="answer")
+        self._answering = self.work(self._answer(turn, view), group="answer")
 
     async def _answer(self, turn: Turn, view: TurnView) -> None:
         body: dict[str, Any] = {

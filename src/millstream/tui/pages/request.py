@@ -71,7 +71,7 @@ class RequestPage(RequestActions, Page):
         self.query_one("#wire").border_title = "On the wire"
         self.query_one("#timeline").anchor()  # the newest event is the one that is looked for
         self.query_one("#lines").focus()
-        self.run_worker(self._follow(), group="detail")
+        self.work(self._follow(), group="detail")
         self._watch(self._surface)
 
     def target(self) -> RequestView | None:
@@ -99,7 +99,7 @@ class RequestPage(RequestActions, Page):
         )
         self.query_one("#surfaces", Static).update(Content.from_markup("".join(parts)))
         self.query_one(RichLog).clear()
-        self.run_worker(self._read_wire(surface), group="wire", exclusive=True)
+        self.work(self._read_wire(surface), group="wire", exclusive=True)
 
     async def _follow(self) -> None:
         """Poll what is known of the request; once it has ended nothing changes any more."""
