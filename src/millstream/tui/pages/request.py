@@ -17,7 +17,7 @@ from millstream.tui.errors import ServerError
 from millstream.tui.pages.page import Page
 from millstream.tui.palette import BAD, BUSY, HELD
 from millstream.tui.requesting import RequestActions
-from millstream.tui.widgets.request_table import state_of, wait_of
+from millstream.tui.widgets.request_table import state_of, surface_of, wait_of
 
 _POLL_SECONDS = 1.0
 _DRAW_SECONDS = 0.1
@@ -163,9 +163,9 @@ def wire_line(raw: str, width: int) -> Text:
 def facts_content(detail: RequestDetail) -> Content:
     """Two lines of the request's numbers, then what it asked for."""
     request = detail.request
-    state = state_of(request) + (f" ({text.line(wait_of(request), 24)})" if request.wait_reason else "")
+    state = state_of(request) + (f" ({text.line(wait_of(request), 24)})" if wait_of(request) else "")
     ended = next((event for event in detail.timeline if event.kind in _ENDS), None)
-    head = [text.line(part, 40) for part in (request.surface, request.model, request.key) if part]
+    head = [text.line(part, 40) for part in (surface_of(request), request.model, request.key) if part]
     numbers = [
         f"{text.count(request.prompt_tokens)} prompt tokens, {text.count(request.cached_tokens)} of them cached",
         f"{text.count(request.completion_tokens)} new at {text.rate(request.tokens_per_second)} tok/s",
