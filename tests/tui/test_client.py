@@ -117,7 +117,7 @@ async def test_actions_name_what_they_mean() -> None:
         await server.set_priority("r1", -5)
         await server.model_action("pull/cancel", "m")
     assert script.calls == [
-        ("POST", "/v1/admin/requests/r 1?x#y/pause", {}),
+        ("POST", "/v1/admin/requests/r 1%3Fx%23y/pause", {}),
         ("POST", "/v1/admin/requests/r1/priority", {"priority": -5}),
         ("POST", "/v1/admin/models/pull/cancel", {"model": "m"}),
     ]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from textual.widgets import Button, DataTable, Input
 
 from millstream.admin.views import RequestDetail, TimelineEvent
 from millstream.tui.pages.chat import ChatPage, Composer
-from millstream.tui.widgets.chrome import PAGES
 from tui import demo
-from tui.driving import LARGE, SMALL, looking, shown
+from tui.driving import LARGE, looking, shown
 from tui.played_server import Script, chunk, problem
 from tui.waiting import until
 
@@ -19,18 +17,16 @@ FIRST = "req_6512bd43"
 """The oldest request, which is on top."""
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_number_keys_go_to_the_pages_and_a_click_does(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with looking(demo.script(2), tmp_path, size) as driver:
-        for at, name in enumerate(PAGES, 1):
-            await driver.press("escape", str(at))
-            assert name == driver.page.NAME
-            await driver.shows(f" {at} {name.title()} ", "ok · http://127.0.0.1:")
-        await driver.press("1")
+async def test_keys_and_clicks_go_to_the_pages(tmp_path: Path) -> None:
+    async with looking(demo.script(2), tmp_path) as driver:
         await driver.pilot.click("PageRow", offset=(26, 0))
         assert driver.page.NAME == "requests"
         await driver.press("question_mark")
         assert driver.page.NAME == "help"
+        await driver.press("f4", "1")  # the chat's field takes the digit
+        assert driver.page.NAME == "chat"
+        await driver.press("escape", "1")
+        assert driver.page.NAME == "overview"
 
 
 async def test_the_overview_tells_speed_memory_and_waits(tmp_path: Path) -> None:
@@ -44,7 +40,7 @@ async def test_the_overview_tells_speed_memory_and_waits(tmp_path: Path) -> None
 async def test_a_request_is_opened_and_watched_on_every_surface(tmp_path: Path) -> None:
     async with looking(demo.script(2), tmp_path) as driver:
         await driver.press("2", "down", "down", "enter")
-        await driver.shows("req_8f14e45f", "engine_restarted", "chatcmpl-8f14e45f")
+        await driver.shows("req_8f14e45f", "0 → -5 by an operator", "chatcmpl-8f14e45f")
         await driver.press("w")
         await driver.shows("response.output_text.delta")
         await driver.press("w")
@@ -63,38 +59,32 @@ async def test_a_request_that_has_ended_says_so(tmp_path: Path) -> None:
         await driver.shows("by an operator", "end of the stream")
 
 
-@pytest.mark.parametrize(
-    ("keys", "question", "call"),
-    [
-        (["c", "y"], f"Cancel {FIRST}?", (f"/v1/admin/requests/{FIRST}/cancel", {})),
-        (["p", "y"], f"Resume {FIRST}?", (f"/v1/admin/requests/{FIRST}/resume", {})),
-        (["down", "p", "y"], "Pause req_d3d94468?", ("/v1/admin/requests/req_d3d94468/pause", {})),
-        (
-            ["i", "minus", "7", "enter"],
-            f"Priority of {FIRST}",
-            (f"/v1/admin/requests/{FIRST}/priority", {"priority": -7}),
-        ),
-    ],
-)
-async def test_a_request_is_acted_on_after_a_yes(
-    tmp_path: Path, keys: list[str], question: str, call: tuple[str, dict[str, int]]
-) -> None:
+async def test_a_request_is_acted_on_after_a_yes(tmp_path: Path) -> None:
     script = demo.script(2)
+    steps = (
+        (["c"], "y", f"Cancel {FIRST}?", "cancel", {}),
+        (["p"], "y", f"Resume {FIRST}?", "resume", {}),
+        (["i", "minus", "7"], "enter", f"Priority of {FIRST}", "priority", {"priority": -7}),
+        (["down", "p"], "y", "Pause req_d3d94468?", "pause", {}),
+    )
     async with looking(script, tmp_path) as driver:
-        await driver.press("2", *keys[:-1])
-        await driver.shows(question)
-        assert script.calls == []
-        await driver.press(keys[-1])
-        await until(lambda: script.calls)
-    assert script.calls == [("POST", *call)]
+        await driver.press("2")
+        for at, (keys, yes, question, verb, body) in enumerate(steps):
+            await driver.press(*keys)
+            await driver.shows(question)
+            assert len(script.calls) == at
+            await driver.press(yes)
+            await until(lambda at=at: len(script.calls) > at)
+            assert script.calls[at] == ("POST", f"/v1/admin/requests/{question.split()[-1].strip('?')}/{verb}", body)
 
 
-@pytest.mark.parametrize("keys", [["c", "n"], ["c", "escape"], ["c", "enter"], ["i", "5", "escape"], ["p", "n"]])
-async def test_nothing_is_done_without_a_yes(tmp_path: Path, keys: list[str]) -> None:
+async def test_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
     script = demo.script(2)
     async with looking(script, tmp_path) as driver:
-        await driver.press("2", *keys)
-        await driver.hides("?  ")
+        await driver.press("2")
+        for keys in (["c", "n"], ["c", "escape"], ["c", "enter"], ["i", "5", "escape"], ["p", "n"]):
+            await driver.press(*keys)
+            assert driver.page.NAME == "requests"
         await driver.press("1")
         assert driver.page.NAME == "overview"
     assert script.calls == []
@@ -133,26 +123,24 @@ async def test_the_cursor_stays_on_its_request_while_others_come_and_go(tmp_path
         await driver.shows("Cancel req_8f14e45f?")
 
 
-@pytest.mark.parametrize(
-    ("downs", "key", "question", "call"),
-    [
-        (1, "u", "Unload smollm2-135m-instruct?", ("unload", demo.SMALL)),
-        (3, "l", "Load my-finetune?", ("load", "my-finetune")),
-        (4, "p", "Pull qwen2.5-1.5b-instruct?", ("pull", "qwen2.5-1.5b-instruct")),
-        (2, "x", "Stop the pull of gemma-3-270m-it?", ("pull/cancel", "gemma-3-270m-it")),
-    ],
-)
-async def test_models_are_acted_on_after_a_yes(
-    tmp_path: Path, downs: int, key: str, question: str, call: tuple[str, str]
-) -> None:
+async def test_models_are_acted_on_after_a_yes(tmp_path: Path) -> None:
     script = demo.script(2)
+    steps = (
+        (["down", "u"], f"Unload {demo.SMALL}?", "unload", demo.SMALL),
+        (["down", "x"], "Stop the pull of gemma-3-270m-it?", "pull/cancel", "gemma-3-270m-it"),
+        (["down", "l"], "Load my-finetune?", "load", "my-finetune"),
+        (["down", "p"], "Pull qwen2.5-1.5b-instruct?", "pull", "qwen2.5-1.5b-instruct"),
+    )
     async with looking(script, tmp_path) as driver:
-        await driver.press("3", *["down"] * downs, key)
-        await driver.shows(question)
-        assert script.calls == []
-        await driver.press("y")
-        await until(lambda: script.calls)
-    assert script.calls == [("POST", f"/v1/admin/models/{call[0]}", {"model": call[1]})]
+        await driver.press("3")
+        await driver.shows("my-finetune")
+        for at, (keys, question, verb, name) in enumerate(steps):
+            await driver.press(*keys)
+            await driver.shows(question)
+            assert len(script.calls) == at
+            await driver.press("y")
+            await until(lambda at=at: len(script.calls) > at)
+            assert script.calls[at] == ("POST", f"/v1/admin/models/{verb}", {"model": name})
 
 
 async def test_models_show_progress_and_what_failed(tmp_path: Path) -> None:
@@ -180,13 +168,12 @@ async def test_chat_streams_folds_thoughts_and_sends_the_conversation(tmp_path: 
         {"role": "assistant", "content": "It is [bold]42[/] \x1b[31m."},
         {"role": "user", "content": "k"},
     ]
-    assert "model" not in sent
+    assert sent["model"] == demo.MODEL
 
 
 async def test_chat_stops_edits_and_asks_again(tmp_path: Path) -> None:
     script = demo.script(2)
     script.hold_answer.clear()
-    script.answers = [[chunk(content="One two"), "hold"], [chunk(content="Three", reason="stop")]]  # type: ignore[arg-type]
     script.answers = [[chunk(content="One two"), "hold"], [chunk("stop", content="Three")]]
     async with looking(script, tmp_path) as driver:
         await driver.press("4", "a", "enter")
@@ -216,27 +203,25 @@ async def test_chat_asks_the_model_that_was_chosen(tmp_path: Path) -> None:
     assert script.calls[0][2]["model"] == demo.SMALL
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
+async def test_chat_says_how_an_answer_ended(tmp_path: Path) -> None:
+    script = demo.script(2)
+    call = {"index": 0, "function": {"name": "f", "arguments": "{[b]"}}
+    ends: list[tuple[list[dict[str, object] | str], str]] = [
         ([chunk(content="So"), {"error": {"message": "Cancelled by the operator."}}], "✖ Cancelled by the operator."),
         ([chunk(content="So")], "before the answer was whole"),
         ([chunk(content="So"), "{"], "cannot be read"),
         ([chunk("length", content="So"), "[DONE]"], "cut off at the length limit"),
-        (
-            [chunk(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": "{[b]"}}]), chunk("tool_calls")],
-            "→ f({[b])",
-        ),
-    ],
-)
-async def test_chat_says_how_an_answer_ended(tmp_path: Path, answer: list[object], words: str) -> None:
-    script = demo.script(2)
-    script.answers = [answer]  # type: ignore[list-item]
+        ([chunk(tool_calls=[call]), chunk("tool_calls")], "→ f({[b])"),
+    ]
+    script.answers = [answer for answer, _ in ends]
     async with looking(script, tmp_path) as driver:
-        await driver.press("4", "a", "enter")
-        await driver.shows(words)
-        assert isinstance(driver.page, ChatPage)
-        await until(lambda: not driver.page.busy)  # type: ignore[attr-defined]
+        await driver.press("4")
+        page = driver.page
+        assert isinstance(page, ChatPage)
+        for _, words in ends:
+            await driver.press("a", "enter")
+            await driver.shows(words)
+            await until(lambda: not page.busy)
 
 
 async def test_chat_says_what_was_refused(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-_SECONDS = 20.0
-
 
 async def until(holds: Callable[[], object]) -> None:
     """Return once ``holds()`` is true. Raises `AssertionError` if that takes absurdly long."""
-    for _ in range(int(_SECONDS / 0.01)):
+    wait = 0.01
+    for _ in range(90):
         if holds():
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(wait)
+        wait = min(0.25, wait * 1.2)
     raise AssertionError("it did not come about")

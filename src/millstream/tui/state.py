@@ -80,6 +80,14 @@ class State:
         """Models of the last snapshot."""
         return self.snapshot.models if self.snapshot else []
 
+    @property
+    def default_model(self) -> str:
+        """The model to ask if the user has chosen none; empty if none is known. Requests have to name one."""
+        loaded = [model for model in self.models if model.state == "loaded"]
+        chosen = next((model for model in loaded if model.default), loaded[0] if loaded else None)
+        engines = self.snapshot.engines if self.snapshot else []
+        return chosen.name if chosen else engines[0].model if engines else ""
+
 
 def _number(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value >= 0 else None

@@ -104,7 +104,7 @@ class BenchPage(Page):
         self._last = self.top.results.last(self.top.server.url, plan)
         self._tally = Tally()
         self.present(None, self._last)
-        self._work = self.run_worker(self._measure(plan), group="bench", exclusive=True)
+        self._work = self.work(self._measure(plan), group="bench", exclusive=True)
 
     def show(self, state: State) -> None:
         """Nothing here comes from snapshots."""
@@ -118,7 +118,12 @@ class BenchPage(Page):
                 self.query_one(f"#{name}").focus()
                 return None
             values[name] = int(written)
-        return Plan(requests=values["requests"], concurrency=values["concurrency"], max_tokens=values["max_tokens"])
+        return Plan(
+            model=self.top.state.default_model,
+            requests=values["requests"],
+            concurrency=values["concurrency"],
+            max_tokens=values["max_tokens"],
+        )
 
     async def _measure(self, plan: Plan) -> None:
         """Watch a thread that measures: drawing must not count as the server's latency."""

@@ -78,7 +78,7 @@ class ChatPage(Page):
         super().__init__()
         self.turns: list[Turn] = []
         self.model = ""
-        """What is asked; empty: the server's default."""
+        """What is asked; empty: the default."""
         self._answering: Worker[None] | None = None
 
     def body(self) -> ComposeResult:
@@ -92,10 +92,8 @@ class ChatPage(Page):
         self.query_one(Composer).focus()
 
     def show(self, state: State) -> None:
-        name = self.model or next((model.name for model in state.models if model.default), "") or _only(state)
-        self.query_one("#with", Static).update(
-            Content(f"with {text.line(name, 60) or 'the default model'} · ctrl+j: new line")
-        )
+        shown = text.line(self.model or state.default_model, 60) or "no model"
+        self.query_one("#with", Static).update(Content(f"with {shown} · ctrl+j: new line"), layout=False)
 
     @property
     def busy(self) -> bool:
@@ -198,7 +196,7 @@ class ChatPage(Page):
         turns = self.query_one("#turns", VerticalScroll)
         await turns.mount(view)
         turns.anchor()
-        self._answering = self.run_worker(self._answer(turn, view), group="answer")
+        self._answering = self.work(self._answer(turn, view), group="answer")
 
     async def _answer(self, turn: Turn, view: TurnView) -> None:
         body: dict[str, Any] = {
@@ -206,8 +204,8 @@ class ChatPage(Page):
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if self.model:
-            body["model"] = self.model
+        if model := self.model or self.top.state.default_model:
+            body["model"] = model
         begun = time.monotonic()
         timer = self.set_interval(_DRAW_SECONDS, view.refresh_turn)
         try:
@@ -224,8 +222,3 @@ class ChatPage(Page):
             turn.answer.seconds = time.monotonic() - begun
             if view.is_mounted:
                 view.refresh_turn()
-
-
-def _only(state: State) -> str:
-    engines = state.snapshot.engines if state.snapshot else []
-    return engines[0].model if len(engines) == 1 else ""

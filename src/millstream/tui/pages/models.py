@@ -56,7 +56,7 @@ class ModelsPage(Page):
         for name, width in _COLUMNS:
             table.add_column(Text(name, justify="right" if width < 9 else "left"), width=width, key=name)
         table.focus()
-        self.run_worker(self._follow())
+        self.work(self._follow(), group="models")
 
     def show(self, state: State) -> None:
         # Progress comes with every snapshot, the whole catalogue only when it is asked for.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import ComposeResult
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer
+from textual.worker import Worker
 
 from millstream.tui.errors import ServerError
 from millstream.tui.state import State
@@ -69,4 +72,14 @@ class Page(Screen[None]):
             else:
                 self.app.notify(done, markup=False)
 
-        self.run_worker(act(), group="act", exit_on_error=True)
+        self.work(act(), group="act")
+
+    def work(self, task: Coroutine[Any, Any, None], *, group: str, exclusive: bool = False) -> Worker[None]:
+        """Run something beside the page, until it ends or the page goes."""
+
+        async def while_here() -> None:
+            # A page that goes loses its widgets before its workers.
+            with contextlib.suppress(NoMatches):
+                await task
+
+        return self.run_worker(while_here(), group=group, exclusive=exclusive)

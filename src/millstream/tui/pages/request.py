@@ -17,7 +17,7 @@ from millstream.tui.errors import ServerError
 from millstream.tui.pages.page import Page
 from millstream.tui.palette import BAD, BUSY, HELD
 from millstream.tui.requesting import RequestActions
-from millstream.tui.widgets.request_table import state_of, wait_of
+from millstream.tui.widgets.request_table import state_of, surface_of, wait_of
 
 _POLL_SECONDS = 1.0
 _DRAW_SECONDS = 0.1
@@ -37,7 +37,9 @@ class RequestPage(RequestActions, Page):
     DEFAULT_CSS = """
     RequestPage {
         #request { layout: vertical; height: 1fr; }
-        #about { height: 9; }
+        #about { height: 11; }
+        #facts { height: auto; max-height: 50%; }
+        #timeline { height: 1fr; margin-top: 1; }
         #about, #wire { border: round $primary 50%; border-title-color: $text; padding: 0 1; }
         #wire { height: 1fr; }
         #surfaces { height: 1; link-style: none; link-background: transparent; link-color: $text-muted; }
@@ -45,7 +47,6 @@ class RequestPage(RequestActions, Page):
         &.-wide #request { layout: horizontal; }
         &.-wide #about { width: 45%; height: 100%; }
         &.-wide #wire { width: 55%; height: 100%; }
-        #events { margin-top: 1; }
     }
     """
 
@@ -57,9 +58,10 @@ class RequestPage(RequestActions, Page):
 
     def body(self) -> ComposeResult:
         with Container(id="request"):
-            with VerticalScroll(id="about"):
+            with Vertical(id="about"):
                 yield Static("…", id="facts")
-                yield Static(id="events")
+                with VerticalScroll(id="timeline"):
+                    yield Static(id="events")
             with Vertical(id="wire"):
                 yield Static(id="surfaces")
                 yield RichLog(id="lines", wrap=True, min_width=20, max_lines=_KEPT_LINES)
@@ -67,8 +69,9 @@ class RequestPage(RequestActions, Page):
     def on_mount(self) -> None:
         self.query_one("#about").border_title = Content.styled(text.line(self._request_id, 48), "bold")
         self.query_one("#wire").border_title = "On the wire"
+        self.query_one("#timeline").anchor()  # the newest event is the one that is looked for
         self.query_one("#lines").focus()
-        self.run_worker(self._follow(), group="detail")
+        self.work(self._follow(), group="detail")
         self._watch(self._surface)
 
     def target(self) -> RequestView | None:
@@ -96,7 +99,7 @@ class RequestPage(RequestActions, Page):
         )
         self.query_one("#surfaces", Static).update(Content.from_markup("".join(parts)))
         self.query_one(RichLog).clear()
-        self.run_worker(self._read_wire(surface), group="wire", exclusive=True)
+        self.work(self._read_wire(surface), group="wire", exclusive=True)
 
     async def _follow(self) -> None:
         """Poll what is known of the request; once it has ended nothing changes any more."""
@@ -160,9 +163,9 @@ def wire_line(raw: str, width: int) -> Text:
 def facts_content(detail: RequestDetail) -> Content:
     """Two lines of the request's numbers, then what it asked for."""
     request = detail.request
-    state = state_of(request) + (f" ({text.line(wait_of(request), 24)})" if request.wait_reason else "")
+    state = state_of(request) + (f" ({text.line(wait_of(request), 24)})" if wait_of(request) else "")
     ended = next((event for event in detail.timeline if event.kind in _ENDS), None)
-    head = [text.line(part, 40) for part in (request.surface, request.model, request.key) if part]
+    head = [text.line(part, 40) for part in (surface_of(request), request.model, request.key) if part]
     numbers = [
         f"{text.count(request.prompt_tokens)} prompt tokens, {text.count(request.cached_tokens)} of them cached",
         f"{text.count(request.completion_tokens)} new at {text.rate(request.tokens_per_second)} tok/s",

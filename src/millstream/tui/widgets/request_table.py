@@ -38,14 +38,20 @@ def state_of(request: RequestView) -> str:
 
 
 def wait_of(request: RequestView) -> str:
-    """Why it does not advance, in words."""
-    return (request.wait_reason or "").replace("_", " ")
+    """Why it does not advance, in words, where the state does not say it."""
+    reason = (request.wait_reason or "").replace("_", " ")
+    return "" if reason == state_of(request) else reason
+
+
+def surface_of(request: RequestView) -> str:
+    """The wire format, as the operator's paths call it."""
+    return request.surface.removesuffix("_completions").replace("_", " ")
 
 
 COLUMNS = (
     Column("id", 14, lambda r, _: r.id, wide=True, grows=26),
     Column("key", 8, lambda r, _: r.key or "–", grows=12),
-    Column("surface", 11, lambda r, _: r.surface),
+    Column("surface", 11, lambda r, _: surface_of(r)),
     Column("model", 13, lambda r, _: r.model, grows=26),
     Column("state", 7, lambda r, _: state_of(r), style=lambda r: _STATE_STYLE.get(r.state, "")),
     Column("waits for", 13, lambda r, _: wait_of(r), style=lambda _: WAITS),

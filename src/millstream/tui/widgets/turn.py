@@ -45,7 +45,9 @@ class TurnView(Vertical):
         self.refresh_turn()
 
     def refresh_turn(self) -> None:
-        """Draw the answer as it is now."""
+        """Draw the answer as it is now; nothing once the view is being taken away."""
+        if not self.is_attached or not self.children:
+            return
         answer = self.turn.answer
         drawn = (len(answer.thinking), len(answer.content))
         fold = self.query_one(Collapsible)
