@@ -244,7 +244,7 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
     with load_model_file(source.path) as model:
         config = msgspec.structs.replace(config, kv_bytes=_kv_bytes(model, options))
         require_room(
-            memory_need(model, max_rows=max(config.max_sequences, DRAFT_ROWS)),
+            memory_need(model, max_rows=max(config.max_sequences, DRAFT_ROWS), kv_type=config.kv_type),
             context_length=options.context_length or model.spec.context_length,
             kv_bytes=config.kv_bytes,
             free_bytes=free_bytes,
@@ -256,4 +256,4 @@ def _kv_bytes(model: ModelFile, options: EngineOptions) -> int | None:
     """The size of the KV cache, if the command line says one."""
     if options.kv_cache is None or options.kv_cache.tokens is None:
         return None if options.kv_cache is None else options.kv_cache.bytes
-    return kv_bytes_per_token(model.spec) * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING
+    return kv_bytes_per_token(model.spec, options.kv_type) * -(-options.kv_cache.tokens // _KV_ROUNDING) * _KV_ROUNDING

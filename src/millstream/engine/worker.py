@@ -72,7 +72,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
         max_rows = max(config.max_sequences, DRAFT_ROWS)
-        need = memory_need(model_file, max_rows=max_rows)
+        need = memory_need(model_file, max_rows=max_rows, kv_type=config.kv_type)
         memory = available_memory() if config.memory_bytes is None else config.memory_bytes
         blocks, context = plan_kv(
             spec,
