@@ -13,6 +13,8 @@ import numpy as np
 TESTS = Path(__file__).parent.parent
 PROGRAM = """
 import importlib, sys
+from support.other_core import use_other_core
+use_other_core()
 import numpy as np
 module, function, argument = sys.argv[1].split(":")
 np.save(sys.argv[2], getattr(importlib.import_module(module), function)(argument))
