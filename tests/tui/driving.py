@@ -58,7 +58,7 @@ async def looking(
     async with contextlib.AsyncExitStack() as stack:
         url = at if isinstance(at, str) else await stack.enter_async_context(playing(at))
         app = TopApp(Server(url, key), results=Results(folder / "bench.json"), **options)
-        pilot = await stack.enter_async_context(app.run_test(size=size))
+        pilot = await stack.enter_async_context(app.run_test(size=size, notifications=True))
         if isinstance(at, Script) and at.snapshots and not at.refuse:
             await until(lambda: len(app.state.history.decode) == len(at.snapshots))
         yield Driver(app, pilot)

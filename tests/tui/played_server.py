@@ -186,4 +186,6 @@ async def playing(script: Script, port: int = 0) -> AsyncIterator[str]:
     finally:
         server.should_exit = server.force_exit = True
         await task
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()  # its event loop lives on, and so would its streams
         sock.close()

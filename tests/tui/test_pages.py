@@ -82,7 +82,7 @@ async def test_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
     script = demo.script(2)
     async with looking(script, tmp_path) as driver:
         await driver.press("2")
-        for keys in (["c", "n"], ["c", "escape"], ["c", "enter"], ["i", "5", "escape"], ["p", "n"]):
+        for keys in (["c", "n"], ["c", "enter"], ["i", "5", "escape"]):
             await driver.press(*keys)
             assert driver.page.NAME == "requests"
         await driver.press("1")
@@ -90,21 +90,13 @@ async def test_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
     assert script.calls == []
 
 
-async def test_a_click_answers_a_question(tmp_path: Path) -> None:
+async def test_a_click_answers_and_what_could_not_be_done_is_told(tmp_path: Path) -> None:
     script = demo.script(2)
+    script.refuse[f"/v1/admin/requests/{FIRST}/cancel"] = lambda: problem(403, "This key [b]may[/b] not.")
     async with looking(script, tmp_path) as driver:
         await driver.press("2", "c")
         await until(lambda: driver.app.screen.query(Button))
         await driver.pilot.click("#yes")
-        await until(lambda: script.calls)
-    assert script.calls == [("POST", f"/v1/admin/requests/{FIRST}/cancel", {})]
-
-
-async def test_what_could_not_be_done_is_told(tmp_path: Path) -> None:
-    script = demo.script(2)
-    script.refuse[f"/v1/admin/requests/{FIRST}/cancel"] = lambda: problem(403, "This key [b]may[/b] not.")
-    async with looking(script, tmp_path) as driver:
-        await driver.press("2", "c", "y")
         await driver.shows("Not done", "403: This key [b]may[/b] not.")
 
 
@@ -148,7 +140,7 @@ async def test_models_show_progress_and_what_failed(tmp_path: Path) -> None:
         await driver.press("3", "down", "down")
         await driver.shows("★ qwen2.5-coder-0.5b", "63%", "159 MB of 253 MB")
         await driver.press("down")
-        await driver.shows("quantise it as Q4_K")
+        await driver.shows("IQ2_XS is not supported")
 
 
 async def test_chat_streams_folds_thoughts_and_sends_the_conversation(tmp_path: Path) -> None:
@@ -222,13 +214,8 @@ async def test_chat_says_how_an_answer_ended(tmp_path: Path) -> None:
             await driver.press("a", "enter")
             await driver.shows(words)
             await until(lambda: not page.busy)
-
-
-async def test_chat_says_what_was_refused(tmp_path: Path) -> None:
-    script = demo.script(2)
-    script.refuse["/v1/chat"] = lambda: problem(429, "The queue is full.")
-    async with looking(script, tmp_path) as driver:
-        await driver.press("4", "a", "enter")
+        script.refuse["/v1/chat"] = lambda: problem(429, "The queue is full.")
+        await driver.press("a", "enter")
         await driver.shows("✖ 429: The queue is full.")
 
 
@@ -262,16 +249,9 @@ async def test_bench_stops_and_says_what_failed(tmp_path: Path) -> None:
         script.refuse["/v1/chat"] = lambda: problem(400, "ignore_eos is not supported.")
         await driver.press("r")
         await driver.shows("✖ 400: ignore_eos is not supported.")
-
-
-async def test_bench_refuses_numbers_out_of_range(tmp_path: Path) -> None:
-    script = demo.script(2)
-    async with looking(script, tmp_path) as driver:
-        await driver.press("5")
         driver.page.query_one("#concurrency", Input).value = "0"
         await driver.press("r")
         await driver.shows("at a time: 1 to 256")
-    assert script.calls == []
 
 
 async def test_logs_are_filtered_by_level_and_text(tmp_path: Path) -> None:
@@ -319,16 +299,7 @@ async def test_names_of_others_are_never_markup(tmp_path: Path) -> None:
             time=demo.NOW, version=hostile, status=hostile, reason=hostile, requests=[strange], models=[bad_model]
         )
     ]
-    async with looking(script, tmp_path, LARGE) as driver:
-        for keys in (
-            ["1"],
-            ["2"],
-            ["c"],
-            ["n", "i"],
-            ["escape", "3"],
-            ["u"],
-            ["n", "4", "ctrl+o"],
-            ["enter", "a", "enter"],
-        ):
+    async with looking(script, tmp_path, (120, 30)) as driver:
+        for keys in ([], ["2"], ["c"], ["n", "3"], ["u"], ["n", "4", "ctrl+o"]):
             await driver.press(*keys)
             await driver.shows("[bold]␛[2J")

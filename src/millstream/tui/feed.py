@@ -45,6 +45,8 @@ class Feed:
 
     async def _wait(self, problem: ServerError, failures: int) -> None:
         seconds = backoff(failures, problem.retry_after)
+        if problem.status not in (None, 503):
+            self._state.starting = False  # it answers, and not that it loads its model
         self._now.clear()
         until = asyncio.get_running_loop().time() + seconds
         while (left := until - asyncio.get_running_loop().time()) > 0:

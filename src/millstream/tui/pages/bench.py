@@ -67,8 +67,8 @@ class BenchPage(Page):
             yield DataTable[Text](id="result", cursor_type="none")
         yield Static(
             Content(
-                "As clients see it. Prompts are new each time; the model's own end is ignored. Compared is the last "
-                "of the same settings against this address."
+                "As clients see it. Prompts are new each time; the model's own end is ignored. Compared with the last "
+                "run of the same settings against this address."
             ),
             id="about",
         )

@@ -69,7 +69,6 @@ class RequestPage(RequestActions, Page):
     def on_mount(self) -> None:
         self.query_one("#about").border_title = Content.styled(text.line(self._request_id, 48), "bold")
         self.query_one("#wire").border_title = "On the wire"
-        self.query_one("#timeline").anchor()  # the newest event is the one that is looked for
         self.query_one("#lines").focus()
         self.work(self._follow(), group="detail")
         self._watch(self._surface)
@@ -120,6 +119,8 @@ class RequestPage(RequestActions, Page):
     def _draw(self, detail: RequestDetail) -> None:
         self.query_one("#facts", Static).update(facts_content(detail))
         self.query_one("#events", Static).update(timeline_content(detail.timeline))
+        # The newest event is the one that is looked for.
+        self.query_one("#timeline").scroll_end(animate=False)
 
     async def _read_wire(self, surface: str) -> None:
         """Show the stream as it comes; lines are drawn in batches, as one token makes two of them."""
