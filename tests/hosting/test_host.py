@@ -178,6 +178,16 @@ async def test_a_lost_engine_ends_nothing_but_its_model() -> None:
         await host.engines()[0].stats()
     await host.open(source("alpha"))  # an operator may try again
     assert await text_of(host, "alpha") == "alpha"
+    assert host.default == "alpha"
+    opener.loading.clear()
+    opener.engines["alpha"].lost.set_result("killed again")
+    await asyncio.sleep(0.01)
+    host.load(source("alpha"))
+    host.unload("alpha")  # and give up
+    await settled(host)
+    assert host.default == "beta"
+    opener.loading.set()
+    await host.open(source("alpha"))
     opener.engines["beta"].lost.set_result("killed")
     opener.engines["alpha"].lost.set_result("killed too")
     assert await asyncio.wait_for(host.lost, 1) == "killed too"

@@ -153,11 +153,8 @@ class ModelHost:
 
     def load(self, source: ModelSource) -> None:
         """Begin to load a model; one is loaded at a time. Nothing happens if it is served or being loaded."""
-        if source.name in self._served or source.name in self._loading or source.name in self._unloading:
-            return
-        self._failed.pop(source.name, None)
-        task = self._loading[source.name] = self._spawn(self._load(source))
-        task.add_done_callback(lambda _: self._loading.pop(source.name))
+        if (task := self._begin(source)) is not None:
+            task.add_done_callback(lambda _: self._log_failure(source.name))
 
     async def open(self, source: ModelSource) -> None:
         """Load a model and wait for it.
@@ -165,7 +162,7 @@ class ModelHost:
         Raises:
             ModelLoadError: it cannot be loaded.
         """
-        self.load(source)
+        self._begin(source)
         if task := self._loading.get(source.name):
             await asyncio.shield(task)
         if failure := self._failed.get(source.name):
@@ -174,15 +171,14 @@ class ModelHost:
     def unload(self, name: str) -> None:
         """Begin to end a model: it takes no new requests, and its process ends after the open ones. One that failed is
         forgotten. Nothing happens if there is no such model."""
-        if self._failed.pop(name, None) is not None and self._default == name:
-            self._default = next(iter(self._served), None)
+        self._failed.pop(name, None)
         if (task := self._loading.get(name)) is not None:
             task.cancel()
         if (served := self._served.pop(name, None)) is not None:
             self._unloading[name] = served
-            if self._default == name:
-                self._default = next(iter(self._served), None)
             self._spawn(self._unload(served))
+        if self._default == name:
+            self._default = next(iter(self._served), None)
 
     async def close(self) -> None:
         """End all models. Open requests end with an error."""
@@ -203,6 +199,16 @@ class ModelHost:
         engines = [served.engine for served in (*self._served.values(), *self._unloading.values())]
         return max(0, self._free_memory() - sum(still_to_take(engine.info, engine.pid) for engine in engines))
 
+    def _begin(self, source: ModelSource) -> asyncio.Task[None] | None:
+        """Begin to load a model; None if there is nothing to do."""
+        name = source.name
+        if name in self._served or name in self._loading or name in self._unloading:
+            return None
+        self._failed.pop(name, None)
+        task = self._loading[name] = self._spawn(self._load(source))
+        task.add_done_callback(lambda _: self._loading.pop(name))
+        return task
+
     async def _load(self, source: ModelSource) -> None:
         name = source.name
         try:
@@ -215,14 +221,14 @@ class ModelHost:
                 self._default = name
             log.info("The model %s is loaded.", name)
         except ModelLoadError as error:
-            self._fail(name, str(error))
+            self._failed[name] = Failure(str(error))
         except Exception:
             log.exception("Loading the model %s failed.", name)
-            self._fail(name, "internal error; the log has the cause")
+            self._failed[name] = Failure("internal error; the log has the cause")
 
-    def _fail(self, name: str, reason: str) -> None:
-        log.error("The model %s cannot be loaded: %s", name, reason)
-        self._failed[name] = Failure(reason)
+    def _log_failure(self, name: str) -> None:
+        if (failure := self._failed.get(name)) is not None:
+            log.error("The model %s cannot be loaded: %s", name, failure.reason)
 
     async def _unload(self, served: Served) -> None:
         if not await served.idle(self._drain_seconds):
