@@ -7,6 +7,7 @@ cannot do what it was started for is not ready; when it is unloaded, the next ta
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -182,21 +183,8 @@ class ModelHost:
 
     def load(self, source: ModelSource) -> None:
         """Begin to load a model; one is loaded at a time. Nothing happens if it is served or being loaded."""
-        if task := self._begin(source):
-            task.add_done_callback(lambda _: self._tell_failure(source.name))
-
-    def _begin(self, source: ModelSource) -> asyncio.Task[None] | None:
-        if source.name in self._served or source.name in self._loading or source.name in self._unloading:
-            return None
-        self._failed.pop(source.name, None)
-        task = self._loading[source.name] = self._spawn(self._load(source))
-        task.add_done_callback(lambda _: self._loading.pop(source.name))
-        return task
-
-    def _tell_failure(self, name: str) -> None:
-        """Into the log: nobody waits for it."""
-        if failure := self._failed.get(name):
-            log.error("The model %s cannot be loaded: %s", name, failure.reason)
+        if (task := self._begin(source)) is not None:
+            task.add_done_callback(lambda _: self._log_failure(source.name))
 
     async def open(self, source: ModelSource) -> None:
         """Load a model and wait for it.
@@ -213,15 +201,14 @@ class ModelHost:
     def unload(self, name: str) -> None:
         """Begin to end a model: it takes no new requests, and its process ends after the open ones. One that failed is
         forgotten. Nothing happens if there is no such model."""
-        if self._failed.pop(name, None) is not None and self._default == name:
-            self._default = next(iter(self._served), None)
+        self._failed.pop(name, None)
         if (task := self._loading.get(name)) is not None:
             task.cancel()
         if (served := self._served.pop(name, None)) is not None:
             self._unloading[name] = served
-            if self._default == name:
-                self._default = next(iter(self._served), None)
             self._spawn(self._unload(served))
+        if self._default == name:
+            self._default = next(iter(self._served), None)
 
     async def close(self) -> None:
         """End all models. Open requests end with an error."""
@@ -242,6 +229,16 @@ class ModelHost:
         engines = [served.engine for served in (*self._served.values(), *self._unloading.values())]
         return max(0, self._free_memory() - sum(still_to_take(engine.info, engine.pid) for engine in engines))
 
+    def _begin(self, source: ModelSource) -> asyncio.Task[None] | None:
+        """Begin to load a model; None if there is nothing to do."""
+        name = source.name
+        if name in self._served or name in self._loading or name in self._unloading:
+            return None
+        self._failed.pop(name, None)
+        task = self._loading[name] = self._spawn(self._load(source))
+        task.add_done_callback(lambda _: self._loading.pop(name))
+        return task
+
     async def _load(self, source: ModelSource) -> None:
         name = source.name
         try:
@@ -254,13 +251,14 @@ class ModelHost:
                 self._default = name
             log.info("The model %s is loaded.", name)
         except ModelLoadError as error:
-            self._fail(name, str(error))
+            self._failed[name] = Failure(str(error))
         except Exception:
             log.exception("Loading the model %s failed.", name)
-            self._fail(name, "internal error; the log has the cause")
+            self._failed[name] = Failure("internal error; the log has the cause")
 
-    def _fail(self, name: str, reason: str) -> None:
-        self._failed[name] = Failure(reason)
+    def _log_failure(self, name: str) -> None:
+        if (failure := self._failed.get(name)) is not None:
+            log.error("The model %s cannot be loaded: %s", name, failure.reason)
 
     async def _unload(self, served: Served) -> None:
         if not await served.idle(self._drain_seconds):
@@ -269,6 +267,8 @@ class ModelHost:
         del self._unloading[served.model]
         log.info("The model %s is unloaded.", served.model)
         del served
+        # The few circles that an engine leaves lie between the objects of its tokenizer, whose pages they would keep.
+        gc.collect()
         await beside(give_back_pages)
 
     def _on_lost(self, name: str, lost: asyncio.Future[str]) -> None:
