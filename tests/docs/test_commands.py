@@ -99,7 +99,9 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MILLSTREAM_", "OPENAI_"))}
-        home = {"HOME": str(self._home), "XDG_CACHE_HOME": str(self._home / ".cache"), "NO_COLOR": "1"}
+        folders = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
+        home = {f"XDG_{name}_HOME": str(self._home / folder) for name, folder in folders.items()}
+        home |= {"HOME": str(self._home), "NO_COLOR": "1"}
         return {**kept, **home, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "COLUMNS": "100"}
 
     def _run(self, command: list[str], block: Block) -> str:
