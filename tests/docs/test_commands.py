@@ -102,6 +102,9 @@ class Reader:
         folders = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
         home = {f"XDG_{name}_HOME": str(self._home / folder) for name, folder in folders.items()}
         home |= {"HOME": str(self._home), "NO_COLOR": "1"}
+        # Dozens of commands are started here: none compiles what another has compiled.
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        home["PYTHONPYCACHEPREFIX"] = str(self._home / "bytecode")
         return {**kept, **home, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "COLUMNS": "100"}
 
     def _run(self, command: list[str], block: Block) -> str:
