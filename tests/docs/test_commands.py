@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -83,7 +85,7 @@ class Reader:
     def follow(self, block: Block) -> None:
         """Run a block; fails with what it printed."""
         if block.language == "python":
-            self._run([sys.executable, "-c", self._here(block.text)], block)
+            self._execute(block)
             return
         for command in commands(block):
             serve = _SERVE.search(command.text)
@@ -102,10 +104,13 @@ class Reader:
         folders = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
         home = {f"XDG_{name}_HOME": str(self._home / folder) for name, folder in folders.items()}
         home |= {"HOME": str(self._home), "NO_COLOR": "1"}
-        # Dozens of commands are started here: none compiles what another has compiled.
-        kept.pop("PYTHONDONTWRITEBYTECODE", None)
-        home["PYTHONPYCACHEPREFIX"] = str(self._home / "bytecode")
         return {**kept, **home, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "COLUMNS": "100"}
+
+    def _execute(self, block: Block) -> None:
+        """In this process, since importing a client takes longer than what most blocks do with it."""
+        code = compile(self._here(block.text), f"block at line {block.line}", "exec", dont_inherit=True)
+        with chdir(self.folder), patch.dict(os.environ, self._environment(), clear=True):
+            exec(code, {"__name__": "__main__"})
 
     def _run(self, command: list[str], block: Block) -> str:
         done = subprocess.run(

@@ -1,6 +1,6 @@
 """Make the pictures of `millstream top` in docs/images from a played server; `--png` also renders them for a look.
 
-python tools/screenshots.py [--to docs/images] [--png] [NAME...]
+python tools/top_screenshots.py [--to docs/images] [--png] [NAME...]
 """
 
 from __future__ import annotations
@@ -162,6 +162,8 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "images")
     parser.add_argument("--png", action="store_true", help="also PNGs, by rsvg-convert")
     given = parser.parse_args()
+    if unknown := set(given.names) - set(SHOTS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SHOTS)}")
     given.to.mkdir(parents=True, exist_ok=True)
     for name in given.names or DOCUMENTED:
         path = given.to / f"top-{name}.svg"
