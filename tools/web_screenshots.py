@@ -36,7 +36,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 LOOKS = ("light", "dark")
 SHOTS = [f"{what}{size}-{look}" for what in ("chat", "tools", "dashboard") for size in SIZES for look in LOOKS]
-DOCUMENTED = ("chat-light", "chat-dark", "tools-light", "dashboard-light", "dashboard-dark", "chat-phone-light")
+DOCUMENTED = ("chat-light", "tools-light", "dashboard-dark", "chat-phone-light")
 """Those that the documentation shows."""
 
 THOUGHT = (
