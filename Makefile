@@ -23,7 +23,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-js agents soak check format audit bench docs screenshots oracle test-models clean
+.PHONY: help install serve test test-js agents soak check format audit bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,7 @@ docs: $(VENV_READY) ## build the documentation as a site in build/site (ARGS=ser
 	@$(VENV)-docs/bin/python -m pip install -q --no-compile --group docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs $(if $(filter serve,$(ARGS)),serve --dev-addr 127.0.0.1:8001,build --quiet)
 
+.PHONY: screenshots
 screenshots: $(DEV_READY) ## take the pictures of the documentation anew (needs a Chromium): look at them
 	@$(BIN)/python tools/top_screenshots.py
 	@$(BIN)/python tools/web_screenshots.py
