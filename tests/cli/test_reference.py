@@ -55,3 +55,16 @@ def test_the_commands_on_a_page_are_there(page: Path) -> None:
         parameters = commands[name].params if name else []
         known = always.union(*([*each.opts, *each.secondary_opts] for each in parameters))
         assert [word for word in words if word.startswith("-") and word not in known] == [], words
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_the_options_in_sentences_are_there(page: Path) -> None:
+    known = {
+        option
+        for _, command in commands_of(ROOT)
+        for each in command.params
+        for option in (*each.opts, *each.secondary_opts)
+    }
+    sentences = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for code in re.findall(r"`((?:--|(?:serve|millstream) )[^`]*)`", sentences):
+        assert set(re.findall(r"(?<![\w-])--[a-z][\w-]+", code)) <= known | {"--help"}, code
