@@ -69,7 +69,12 @@ docs: $(VENV_READY) ## build the documentation as a site in build/site (ARGS=ser
 	@test -x $(VENV)-docs/bin/python || $(BIN)/python -m venv $(VENV)-docs
 	@$(VENV)-docs/bin/python -m pip install -q --upgrade "pip>=25.1"
 	@$(VENV)-docs/bin/python -m pip install -q --no-compile --group docs
-	@$(VENV)-docs/bin/mkdocs $(if $(filter serve,$(ARGS)),serve --dev-addr 127.0.0.1:8001,build --quiet)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs $(if $(filter serve,$(ARGS)),serve --dev-addr 127.0.0.1:8001,build --quiet)
+
+.PHONY: screenshots
+screenshots: $(DEV_READY) ## take the pictures of the documentation anew (needs a Chromium): look at them
+	@$(BIN)/python tools/top_screenshots.py
+	@$(BIN)/python tools/web_screenshots.py
 
 oracle: $(VENV_READY) ## write the golden files anew with Transformers (heavy: torch, in its own environment)
 	@test -x $(VENV)-oracle/bin/python || $(BIN)/python -m venv $(VENV)-oracle

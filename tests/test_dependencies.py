@@ -28,7 +28,10 @@ def test_every_dependency_has_a_lower_and_an_upper_bound(requirement: str) -> No
     assert ",<" in requirement
 
 
-@pytest.mark.parametrize("requirement", PROJECT["project"]["dependencies"])
+OPTIONAL = [each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra]
+
+
+@pytest.mark.parametrize("requirement", sorted({*REQUIREMENTS, *OPTIONAL}))
 def test_every_dependency_has_its_reason(requirement: str) -> None:
     name = re.split(r"[\[>=<;]", requirement)[0]
     table = (ROOT / "docs" / "architecture.md").read_text().partition("## Dependencies")[2]

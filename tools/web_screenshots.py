@@ -1,14 +1,17 @@
-"""Pictures of the web page for docs/images: `python tools/web_screenshots.py`. Needs what `tests/web` needs.
+"""Make the pictures of the web page in docs/images. Needs what `tests/web` needs.
+
+python tools/web_screenshots.py [--to docs/images] [NAME...]
 
 The server is a real one; what the model says and what `/v1/events` tells is played.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +30,14 @@ from support.provider import Step  # noqa: E402
 from web.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from web.played_events import PlayedEvents, a_snapshot  # noqa: E402
 
-IMAGES = ROOT / "docs" / "images"
 SIZES: dict[str, dict[str, Any]] = {
     "": {"viewport": {"width": 1280, "height": 800}},
     "-phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
+LOOKS = ("light", "dark")
+SHOTS = [f"{what}{size}-{look}" for what in ("chat", "tools", "dashboard") for size in SIZES for look in LOOKS]
+DOCUMENTED = ("chat-light", "tools-light", "dashboard-dark", "chat-phone-light")
+"""Those that the documentation shows."""
 
 THOUGHT = (
     "The overshot wheel is fed from above, so the weight of the water does the work. Compare by efficiency and head."
@@ -98,7 +104,23 @@ def moment(tick: int) -> Snapshot:
     )
 
 
-async def chat(page: Page, live: Live, name: str) -> None:
+class Take:
+    """Takes the pictures that are wanted, of one size and look."""
+
+    def __init__(self, to: Path, wanted: Collection[str], suffix: str) -> None:
+        self._to, self._wanted, self._suffix = to, wanted, suffix
+
+    def wants(self, *subjects: str) -> bool:
+        return any(subject + self._suffix in self._wanted for subject in subjects)
+
+    async def __call__(self, page: Page, subject: str) -> None:
+        if self.wants(subject):
+            path = self._to / f"web-{subject}{self._suffix}.png"
+            await page.screenshot(path=path)
+            print(path)
+
+
+async def chat(page: Page, live: Live, take: Take) -> None:
     await page.goto(live.url)
     for text in (*OTHERS, QUESTION):
         await page.click("#new-chat") if await page.locator("#new-chat").is_visible() else await page.goto(
@@ -109,40 +131,55 @@ async def chat(page: Page, live: Live, name: str) -> None:
         await page.locator(".meta", has_text="tokens").wait_for()
         await page.wait_for_selector("#send[data-busy=false]")
     await page.evaluate("document.querySelector('#scroller').scrollTop = 0")
-    await page.screenshot(path=IMAGES / f"web-chat{name}.png")
+    await take(page, "chat")
     await page.fill("#prompt", "And how much flow is there now?")
     await page.click("#send")
     await page.locator(".call textarea").wait_for()
-    await page.screenshot(path=IMAGES / f"web-tools{name}.png")
+    await take(page, "tools")
 
 
-async def dashboard(page: Page, live: Live, events: PlayedEvents, name: str) -> None:
+async def dashboard(page: Page, live: Live, events: PlayedEvents, take: Take) -> None:
     events.sent = 0
     await page.goto(f"{live.url}/#/dashboard")
     await page.locator("#connection[data-state=live]").wait_for()
     await asyncio.sleep(5)
-    await page.screenshot(path=IMAGES / f"web-dashboard{name}.png")
+    await take(page, "dashboard")
 
 
-async def main(live: Live, events: PlayedEvents) -> None:
+async def shoot(live: Live, events: PlayedEvents, to: Path, wanted: Collection[str]) -> None:
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         for size, options in SIZES.items():
-            for look in ("light", "dark"):
+            for look in LOOKS:
+                take = Take(to, wanted, f"{size}-{look}")
+                if not take.wants("chat", "tools", "dashboard"):
+                    continue
                 context = await browser.new_context(**options, color_scheme=look, reduced_motion="reduce")
                 page = await context.new_page()
                 page.set_default_timeout(60_000)
-                await chat(page, live, f"{size}-{look}")
-                await dashboard(page, live, events, f"{size}-{look}")
+                if take.wants("chat", "tools"):
+                    await chat(page, live, take)
+                if take.wants("dashboard"):
+                    await dashboard(page, live, events, take)
                 await context.close()
         await browser.close()
 
 
-if __name__ == "__main__":
-    IMAGES.mkdir(exist_ok=True)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHOTS))
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "images")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(SHOTS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SHOTS)}")
+    given.to.mkdir(parents=True, exist_ok=True)
     with serving() as live:
         live.provider.script = model
         events = PlayedEvents()
         events.play = moment
         live.app.router.routes.insert(0, events.route())
-        asyncio.run(main(live, events))
+        asyncio.run(shoot(live, events, given.to, given.names or DOCUMENTED))
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import cast
 
+import pytest
 import typer
 from typer.core import TyperGroup
 
@@ -15,6 +16,7 @@ from millstream.cli.configuration.check import checked
 from millstream.cli.configuration.files import read_file
 from millstream.cli.configuration.options import commands_of
 from millstream.cli.reference import reference
+from support.pages import pages
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOT = cast(TyperGroup, typer.main.get_command(app))
@@ -35,13 +37,34 @@ def test_the_example_file_is_sound(tmp_path: Path) -> None:
     assert set(checked(ROOT, file).values) == {("serve",), ("run",)}
 
 
-def test_the_commands_on_the_page_are_there() -> None:
-    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+_COMMANDS = re.compile(r"^(?:\$ |sudo )?(?:\S*/)?millstream ([^#|><&\n]*)|`(?:\S*/)?millstream ([^`]*)`", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_the_commands_on_a_page_are_there(page: Path) -> None:
+    """In blocks that are not run, and in sentences, too."""
     commands = dict(commands_of(ROOT))
-    lines = re.findall(r"^millstream ([^#\n]*)|`millstream ([^`]*)`", page, re.MULTILINE)
-    assert len(lines) >= 10
-    for block, inline in lines:
-        words = [word for word in shlex.split(block or inline) if word not in ("[COMMAND]",)]
-        path = next(path for path in (tuple(words[:2]), tuple(words[:1])) if path in commands)
-        known = {name for each in commands[path].params for name in each.opts}
-        assert [word for word in words if word.startswith("-") and word not in known] == []
+    groups = {path[:1] for path in commands}
+    always = {"-", "--config", "--help"}
+    for block, inline in _COMMANDS.findall(page.read_text(encoding="utf-8")):
+        words = shlex.split(block or inline)
+        # `bench` alone is that of the engine.
+        names = (tuple(words[:2]), tuple(words[:1]), (words[0], "engine"))
+        name = next((name for name in names if name in commands), None)
+        assert name or tuple(words[:1]) in groups or words[0].startswith("-"), words
+        parameters = commands[name].params if name else []
+        known = always.union(*([*each.opts, *each.secondary_opts] for each in parameters))
+        assert [word for word in words if word.startswith("-") and word not in known] == [], words
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_the_options_in_sentences_are_there(page: Path) -> None:
+    known = {
+        option
+        for _, command in commands_of(ROOT)
+        for each in command.params
+        for option in (*each.opts, *each.secondary_opts)
+    }
+    sentences = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for code in re.findall(r"`((?:--|(?:serve|millstream) )[^`]*)`", sentences):
+        assert set(re.findall(r"(?<![\w-])--[a-z][\w-]+", code)) <= known | {"--help"}, code

@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -83,7 +85,7 @@ class Reader:
     def follow(self, block: Block) -> None:
         """Run a block; fails with what it printed."""
         if block.language == "python":
-            self._run([sys.executable, "-c", self._here(block.text)], block)
+            self._execute(block)
             return
         for command in commands(block):
             serve = _SERVE.search(command.text)
@@ -99,8 +101,16 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MILLSTREAM_", "OPENAI_"))}
-        home = {"HOME": str(self._home), "XDG_CACHE_HOME": str(self._home / ".cache"), "NO_COLOR": "1"}
+        folders = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
+        home = {f"XDG_{name}_HOME": str(self._home / folder) for name, folder in folders.items()}
+        home |= {"HOME": str(self._home), "NO_COLOR": "1"}
         return {**kept, **home, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "COLUMNS": "100"}
+
+    def _execute(self, block: Block) -> None:
+        """In this process, since importing a client takes longer than what most blocks do with it."""
+        code = compile(self._here(block.text), f"block at line {block.line}", "exec", dont_inherit=True)
+        with chdir(self.folder), patch.dict(os.environ, self._environment(), clear=True):
+            exec(code, {"__name__": "__main__"})
 
     def _run(self, command: list[str], block: Block) -> str:
         done = subprocess.run(

@@ -29,7 +29,7 @@ _BYTES_PER_WEIGHT = {
     6: 1.0625, 7: 1.125, 13: 1.25,  # Q5_0, Q5_1, Q5_K
     8: 1.0625, 14: 1.25,  # Q8_0, Q6_K
 }  # fmt: skip
-"""By GGUF type: in the internal formats (docs/architecture.md), the scales in the wider of their two forms where the
+"""By GGUF type: in the internal formats (docs/engine.md), the scales in the wider of their two forms where the
 file's type has two levels of them."""
 
 

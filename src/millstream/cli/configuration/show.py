@@ -82,7 +82,7 @@ def _commented(setting: Setting) -> str:
 
 def _blank(setting: Setting) -> str:
     """What is to be put in for an option that has no default."""
-    metavar = setting.parameter.metavar or setting.key.upper()
+    metavar = (setting.parameter.metavar or setting.key.upper()).strip("[].")
     return f"[{metavar}, ...]" if setting.many else metavar
 
 

@@ -22,7 +22,7 @@ constexpr int64_t kv_head_bytes(KvType type, int head_dim) {
     return type == KvType::F16 ? numbers * 2 : numbers + int64_t{kv_groups(head_dim)} * kBlockSize * int64_t{sizeof(float)};
 }
 
-// How a matrix is stored; docs/architecture.md, "The native core".
+// How a matrix is stored; docs/engine.md, "The native core".
 enum class Format : uint8_t { U4, I8, I8G16, F32, F16, BF16 };
 
 // A weight matrix [rows, cols] in tiles of 16 rows. For integer formats, with T tiles and G groups of 32 inputs:

@@ -1,6 +1,8 @@
-"""Make the pictures of `millstream top` in docs/images from a played server; `--png` also renders them for a look.
+"""Make the pictures of `millstream top` in docs/images from a played server.
 
-python tools/screenshots.py [--to docs/images] [--png] [NAME...]
+python tools/top_screenshots.py [--to docs/images] [NAME...]
+
+Look at them in a browser: rsvg and its like pass over the widths that keep the columns in place.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ import argparse
 import asyncio
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -160,14 +161,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHOTS))
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "images")
-    parser.add_argument("--png", action="store_true", help="also PNGs, by rsvg-convert")
     given = parser.parse_args()
+    if unknown := set(given.names) - set(SHOTS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SHOTS)}")
     given.to.mkdir(parents=True, exist_ok=True)
     for name in given.names or DOCUMENTED:
         path = given.to / f"top-{name}.svg"
         path.write_text(asyncio.run(shoot(name)), encoding="utf-8")
-        if given.png:
-            subprocess.run(["rsvg-convert", "-w", "1400", "-o", path.with_suffix(".png"), path], check=True)
         print(path)
 
 
