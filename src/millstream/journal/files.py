@@ -6,6 +6,7 @@ A process always begins a file of its own, so that a line which a crash has torn
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -83,23 +84,29 @@ class JournalFiles:
 
 
 def _sizes(folder: Path) -> list[tuple[Path, int]]:
-    """The files, oldest first, with their sizes."""
+    """The files, oldest first, with their sizes; what only has such a name and is no file is left alone."""
     found = []
     for path in sorted(folder.glob(PATTERN)):
         try:
-            found.append((path, path.stat().st_size))
+            status = path.stat()
         except FileNotFoundError:
             continue  # removed by another process meanwhile
+        if stat.S_ISREG(status.st_mode):
+            found.append((path, status.st_size))
     return found
 
 
 def read_records(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Record]:
-    """The records of a folder, oldest first. A line that is no record is skipped and told to ``on_damage``.
+    """The records of a folder, oldest first. What is no file, and a line that is no record, is skipped and told to
+    ``on_damage``.
 
     Raises:
         OSError: the folder or a file cannot be read.
     """
     for path in sorted(folder.glob(PATTERN)):
+        if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
+            on_damage(f"{path}: skipped, not a file")
+            continue
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -111,7 +118,7 @@ def read_records(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Rec
                     continue
                 try:
                     record = _decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     on_damage(f"{path}:{number}: skipped, not a record ({error})")
                     continue
                 yield record
