@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import stat
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,40 @@ def test_a_line_that_is_no_record_is_skipped_and_told(tmp_path: Path) -> None:
     damage: list[str] = []
     assert names(tmp_path, damage) == ["a"]
     assert [text.partition(": skipped")[0][-2:] for text in damage] == [":1", ":2"]
+
+
+def test_what_a_full_disk_tore_spoils_nothing_else(tmp_path: Path) -> None:
+    """The limit of a file's size stands for the disk's: a write gets as far as there is room, and then fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    files = JournalFiles(tmp_path, limit=1 << 20)
+    files.append(line("a"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError, match="too large"):
+                files.append(line("lost", 20_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    files.append(line("b"))
+    files.close()
+    damage: list[str] = []
+    assert (names(tmp_path, damage), damage) == (["a", "b"], [])
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("folder_too", [True, False])
+def test_a_journal_that_is_removed_is_begun_anew(folder_too: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    files = JournalFiles(folder, limit=1 << 20)
+    files.append(line("a"))
+    for path in folder.iterdir():
+        path.unlink()
+    if folder_too:
+        folder.rmdir()
+    files.append(line("b"))
+    files.close()
+    assert names(folder) == ["b"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def edited(change: dict[str, Any], sequence: dict[str, Any] | None = None) -> bytes:
