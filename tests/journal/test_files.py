@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import resource
 import stat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -72,6 +75,91 @@ def test_a_line_that_is_no_record_is_skipped_and_told(tmp_path: Path) -> None:
     damage: list[str] = []
     assert names(tmp_path, damage) == ["a"]
     assert [text.partition(": skipped")[0][-2:] for text in damage] == [":1", ":2"]
+
+
+def test_what_a_full_disk_tore_spoils_nothing_else(tmp_path: Path) -> None:
+    """The limit of a file's size stands for the disk's: a write gets as far as there is room, and then fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    files = JournalFiles(tmp_path, limit=1 << 20)
+    files.append(line("a"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError, match="too large"):
+                files.append(line("lost", 20_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    files.append(line("b"))
+    files.close()
+    damage: list[str] = []
+    assert (names(tmp_path, damage), damage) == (["a", "b"], [])
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("folder_too", [True, False])
+def test_a_journal_that_is_removed_is_begun_anew(folder_too: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    files = JournalFiles(folder, limit=1 << 20)
+    files.append(line("a"))
+    for path in folder.iterdir():
+        path.unlink()
+    if folder_too:
+        folder.rmdir()
+    files.append(line("b"))
+    files.close()
+    assert names(folder) == ["b"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def edited(change: dict[str, Any], sequence: dict[str, Any] | None = None) -> bytes:
+    """A record that somebody wrote by hand."""
+    whole = msgspec.to_builtins(record("edited"))
+    engine = {"version": "1", "isa": "x", "threads": 1, "context_length": 8, "kv_tokens": 8}
+    whole |= {"model": {"name": "m", "file": "m", "size": 1, "sha256": ""}, "engine": engine}
+    whole |= {"sequences": [{"request": {"id": "r", "prompt": [1]} | (sequence or {})}], **change}
+    return msgspec.json.encode(whole) + b"\n"
+
+
+def test_a_record_that_was_edited_is_read(tmp_path: Path) -> None:
+    (tmp_path / "journal-1.jsonl").write_bytes(edited({}))
+    assert names(tmp_path) == ["edited"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        edited({"time": 1e300}),
+        edited({"time": -1e300}),
+        edited({"engine": None}),
+        edited({"model": None}),
+        edited({}, {"prompt": 5}),
+        edited({}, {"choice": "abc"}),
+        edited({}, {"choice": None}),
+        edited({}).replace(b'"prompt":[1]', b'"prompt":' + b"[" * 100_000 + b"]" * 100_000),
+    ],
+    ids=["late", "early", "no engine", "no model", "prompt", "choice", "null", "deep"],
+)
+def test_a_record_that_was_edited_badly_is_told(raw: bytes, tmp_path: Path) -> None:
+    (tmp_path / "journal-1.jsonl").write_bytes(raw + line("a") + b"\n")
+    damage: list[str] = []
+    assert names(tmp_path, damage) == ["a"]
+    assert [":1: skipped, not a record" in text for text in damage] == [True]
+
+
+def test_what_is_no_file_is_neither_opened_nor_removed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal-0.jsonl")
+    (tmp_path / "journal-1.jsonl").mkdir()
+    (tmp_path / "journal-2.jsonl").symlink_to(tmp_path / "nothing")
+    files = JournalFiles(tmp_path, limit=1000)
+    written = [files.append(line(str(number), 300)) for number in range(9)]
+    files.close()
+    damage: list[str] = []
+    found = names(tmp_path, damage)
+    assert written == [True] * 9
+    assert found == [str(number) for number in range(9)][-len(found) :]
+    assert [text.rpartition("/")[2] for text in damage] == [
+        "journal-0.jsonl: skipped, not a file", "journal-1.jsonl: skipped, not a file"
+    ]  # fmt: skip
 
 
 @given(sizes=st.lists(st.integers(0, 900), min_size=1, max_size=40), limit=st.integers(400, 6000))

@@ -78,8 +78,14 @@ def test_head_and_options(live: Live) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"), [("abc-1", True), ("a b", False), ("x" * 129, False), ("é".encode("latin-1"), False), ("", False)]
-)
+    ("sent", "kept"),
+    [
+        ("abc-1", True), ("a b", False), ("x" * 129, False), ("é".encode("latin-1"), False), ("", False),
+        ("a/b.c", True), ("..a/.b", True), ("...", True), ("wire", True), ("a==", True),
+        (".", False), ("..", False), ("../x", False), ("a/../models/pull", False), ("a/.", False), ("a/./b", False),
+        ("a/wire", False),
+    ],
+)  # fmt: skip
 def test_request_ids(live: Live, sent: Any, kept: bool) -> None:
     with live.client() as client:
         answer = client.get("/v1/models", headers={"x-request-id": sent})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -16,8 +17,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from millstream.ir.deltas import Content, Finish, Start, Usage
+from millstream.ir.errors import ApiError
 from millstream.ir.provider import Embeddings
 from millstream.ir.request import ChatRequest, CompletionRequest, Message
+from millstream.server.body import ClientGone
 from millstream.server.limit_headers import duration
 from millstream.server.metering import estimated_tokens
 from support.keyed import Keys
@@ -264,6 +267,37 @@ def test_embeddings_are_charged_too(tmp_path: Path) -> None:
     answer = client.post("/v1/embeddings", headers=keys.header("e"), json=body)
     assert (answer.status_code, answer.headers["x-ratelimit-remaining-tokens"]) == (200, "1")
     assert client.post("/v1/embeddings", headers=keys.header("e"), json={**body, "input": [[1, 2]]}).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("problem", "left"),
+    [
+        (ClientGone(), 75),
+        (ApiError("the engine is gone", status=503), 75),
+        (ApiError("too long", status=400), 100),
+        (ApiError("too much waits", status=429), 100),
+    ],
+)
+async def test_embeddings_that_are_broken_off_have_their_price(tmp_path: Path, problem: Exception, left: int) -> None:
+    """They tell of their tokens at their end only, so it is what was set aside; what is refused costs nothing."""
+    from millstream.server.app import create_app
+    from millstream.server.settings import Settings
+    from support.provider import ScriptedEngine
+
+    class Failing(ScriptedProvider):
+        async def embed(self, request: Any) -> Embeddings:
+            raise problem
+
+    keys = Keys(tmp_path)
+    keys.add("e", tokens_per_minute=100)
+    app = create_app(Failing(), ScriptedEngine().stats, Settings(keys_path=keys.path))
+    app.state.ledger.clock = lambda: 0.0
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        with contextlib.suppress(AssertionError):  # the transport's, where nobody is answered
+            await client.post("/v1/embeddings", headers=keys.header("e"), json={"model": "tiny", "input": "x" * 100})
+    (told,) = app.state.ledger.usage()
+    assert (told.tokens_left, told.open_requests) == (left, 0)
 
 
 def test_estimates() -> None:

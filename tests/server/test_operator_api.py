@@ -17,12 +17,12 @@ import pytest
 from starlette.routing import Route
 
 from millstream import __version__
-from millstream.admin.views import KeyUsage, LogLine, RequestDetail, RequestView, Snapshot
+from millstream.admin.views import LogLine, RequestDetail, RequestView, Snapshot
 from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta
 from millstream.engine.scripted import Pause
 from millstream.ir.deltas import Content, Finish, Start, Usage
 from millstream.server.admin.side import Operator
-from millstream.server.admin.snapshots import EngineFacts, Snapshots
+from millstream.server.admin.snapshots import Snapshots
 from millstream.server.app import create_app
 from millstream.server.telemetry.logs import LogRing
 from support.conversation import Played, body
@@ -93,8 +93,7 @@ def detail_of(client: httpx.Client, name: str) -> RequestDetail:
 
 def test_snapshots_are_streamed() -> None:
     info = EngineInfo("tiny", 2048, 512, 4096, 32, "avx2", 2)
-    operator = Operator(engine=lambda: EngineFacts(info, 1), keys=lambda: [KeyUsage(name="me", requests=3)])
-    with serving(operator=operator) as live, live.client() as client:
+    with serving(info=info) as live, live.client() as client:
         client.post(CHAT, json=BODY)
         with client.stream("GET", "/v1/events?interval=0.2") as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
@@ -119,7 +118,7 @@ def test_snapshots_are_streamed() -> None:
         assert first.first_token.p50 is not None
         assert 0 < first.first_token.p50 <= first.first_token.p99
         assert [(model.name, model.state, model.default) for model in first.models] == [("tiny", "loaded", True)]
-        assert first.keys == [KeyUsage(name="me", requests=3)]
+        assert first.keys == []
         assert second.decode_tokens_per_second > 0
         assert third.decode_tokens_per_second > 0
         assert third.engines[0].prefix_hit_ratio is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,27 +12,52 @@ from typing import Any
 
 import httpx
 
+from millstream.engine.protocol import EngineInfo, EngineStats
 from millstream.server.admin.side import Operator
 from millstream.server.app import create_app
+from millstream.server.engines import EngineHealth, Engines
 from millstream.server.run import HttpServer, bind
 from millstream.server.settings import Settings
 from support.provider import ScriptedEngine, ScriptedProvider
 
 
+class KnownEngine:
+    """The engine behind a server, in this process, with facts of its own."""
+
+    pid = os.getpid()
+
+    def __init__(self, engine: ScriptedEngine, info: EngineInfo) -> None:
+        self._engine = engine
+        self.info = info
+
+    def engines(self) -> list[KnownEngine]:
+        return [self]
+
+    @property
+    def model(self) -> str:
+        return self.info.model
+
+    async def stats(self) -> EngineStats:
+        return await self._engine.stats()
+
+
 class Live:
     """A running server and what is behind it."""
 
-    def __init__(self, provider: Any, settings: Settings, operator: Operator) -> None:
+    def __init__(self, provider: Any, settings: Settings, operator: Operator, info: EngineInfo | None) -> None:
         self.provider = provider
         self.engine = ScriptedEngine()
         self._ready = threading.Event()
         self._sock = bind("127.0.0.1", 0)
         self.port: int = self._sock.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.app = create_app(provider, self.engine.stats, settings, operator=operator)
+        self.app = create_app(provider, self._engines(info), settings, operator=operator)
         self._server = HttpServer(self.app, self._sock, settings, on_ready=self._started)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.run()), daemon=True)
+
+    def _engines(self, info: EngineInfo | None) -> Engines | EngineHealth:
+        return self.engine.stats if info is None else KnownEngine(self.engine, info)
 
     def _started(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -62,10 +88,12 @@ class Live:
 
 
 @contextmanager
-def serving(provider: Any = None, *, operator: Operator | None = None, **settings: Any) -> Iterator[Live]:
-    """A server that is stopped at the end."""
+def serving(
+    provider: Any = None, *, operator: Operator | None = None, info: EngineInfo | None = None, **settings: Any
+) -> Iterator[Live]:
+    """A server that is stopped at the end. ``info``: facts of its engine; else nothing is known of them."""
     options = Settings(**{"drain_seconds": 0.2, **settings})
-    live = Live(provider or ScriptedProvider(), options, operator or Operator())
+    live = Live(provider or ScriptedProvider(), options, operator or Operator(), info)
     live.start()
     try:
         yield live

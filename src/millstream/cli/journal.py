@@ -54,7 +54,7 @@ def summary(record: Record) -> dict[str, Any]:
         "whole": record.whole,
         "model": record.model.name if record.model is not None else None,
         "sequences": len(record.sequences),
-        "prompt_tokens": sum(len(each.request.get("prompt", ())) for each in record.sequences),
+        "prompt_tokens": sum(each.prompt_length for each in record.sequences),
         "tokens": sum(len(each.tokens) for each in record.sequences),
     }
 

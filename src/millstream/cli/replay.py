@@ -70,15 +70,19 @@ def replay(records: list[Record], *, model: Path | None, url: str | None, key: s
 def _by_model(records: Iterable[Record]) -> Iterator[tuple[ModelFacts, list[Record]]]:
     groups: dict[ModelFacts, list[Record]] = {}
     for record in records:
-        if record.model is not None:
+        if record.model is not None and record.engine is not None:
             groups.setdefault(record.model, []).append(record)
     yield from groups.items()
 
 
 def _model_path(facts: ModelFacts, given: Path | None) -> Path:
     path = given or Path(facts.file)
-    if not path.is_file():
-        raise CliError(f"{path} is not there any more; give the file of {facts.name} with --model")
+    try:
+        there = path.is_file()
+    except OSError:  # such as a name that is too long to be one
+        there = False
+    if not there:
+        raise CliError(f"{str(path)[:200]} is not there any more; give the file of {facts.name} with --model")
     found = Digests().facts(facts.name, path)
     if found.sha256 != facts.sha256:
         message = f"{path} is not the file that was recorded (SHA-256 {found.sha256[:12]}…, was {facts.sha256[:12]}…)"
@@ -105,7 +109,7 @@ async def _replay_with(runner: Runner, records: list[Record]) -> list[Outcome]:
 
 
 async def _outcome(runner: Runner, record: Record, sequence: Sequence) -> Outcome:
-    choice, count = int(sequence.request.get("choice", 0)), len(sequence.tokens)
+    choice, count = sequence.choice, len(sequence.tokens)
     try:
         request = request_again(sequence)
         if request is None:

@@ -6,10 +6,11 @@ A process always begins a file of its own, so that a line which a crash has torn
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -30,11 +31,11 @@ class JournalFiles:
 
     def __init__(self, folder: Path, *, limit: int) -> None:
         """``limit``: bytes of all files together. The folder is made if it is not there, for its owner alone."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
+        self._make_folder()
         self._limit = limit
         self._part = max(1, limit // _PARTS)
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._name = ""
         self._size = 0
         self._total = 0
@@ -45,12 +46,11 @@ class JournalFiles:
         need = len(line) + 1
         if need > self._limit:
             return False
-        if self._file is None or (self._size and self._size + need > self._part):
+        if self._file is None or _removed(self._file) or (self._size and self._size + need > self._part):
             self._file = self._begin()
         if self._total + need > self._limit:
             self._make_room(need)
-        self._file.write(line + b"\n")
-        self._file.flush()
+        self._write(self._file, line + b"\n")
         self._size += need
         self._total += need
         return True
@@ -62,14 +62,28 @@ class JournalFiles:
             with file:
                 os.fsync(file.fileno())
 
-    def _begin(self) -> IO[bytes]:
+    def _write(self, file: FileIO, data: bytes) -> None:
+        """All of it or nothing: what a full disk has torn would spoil the next line too."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            file.truncate(self._size)
+            raise
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _begin(self) -> FileIO:
         self.close()
+        self._make_folder()
         self._count += 1
         self._name = f"journal-{time.time_ns():020}-{os.getpid()}-{self._count:06}.jsonl"
         self._size = 0
         self._total = sum(size for _, size in _sizes(self._folder))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        return os.fdopen(os.open(self._folder / self._name, flags, 0o600), "ab")
+        return FileIO(os.open(self._folder / self._name, flags, 0o600), "wb")
 
     def _make_room(self, need: int) -> None:
         sizes = _sizes(self._folder)
@@ -82,24 +96,35 @@ class JournalFiles:
                 self._total -= size
 
 
+def _removed(file: FileIO) -> bool:
+    """Whether nobody will find what is written."""
+    return os.fstat(file.fileno()).st_nlink == 0
+
+
 def _sizes(folder: Path) -> list[tuple[Path, int]]:
-    """The files, oldest first, with their sizes."""
+    """The files, oldest first, with their sizes; what only has such a name and is no file is left alone."""
     found = []
     for path in sorted(folder.glob(PATTERN)):
         try:
-            found.append((path, path.stat().st_size))
+            status = path.stat()
         except FileNotFoundError:
             continue  # removed by another process meanwhile
+        if stat.S_ISREG(status.st_mode):
+            found.append((path, status.st_size))
     return found
 
 
 def read_records(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Record]:
-    """The records of a folder, oldest first. A line that is no record is skipped and told to ``on_damage``.
+    """The records of a folder, oldest first. What is no file, and a line that is no record, is skipped and told to
+    ``on_damage``.
 
     Raises:
         OSError: the folder or a file cannot be read.
     """
     for path in sorted(folder.glob(PATTERN)):
+        if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
+            on_damage(f"{path}: skipped, not a file")
+            continue
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -111,7 +136,7 @@ def read_records(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Rec
                     continue
                 try:
                     record = _decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     on_damage(f"{path}:{number}: skipped, not a record ({error})")
                     continue
                 yield record

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
 from millstream.engine.protocol import TokenFinish, TokenRequest
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+UnixTime = Annotated[float, msgspec.Meta(ge=0, lt=253_402_214_400)]
+"""Before the year 10000, which no calendar function takes."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,24 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     embedding: str | None = None
 
+    def __post_init__(self) -> None:
+        # What is read without `restored`, by whoever only lists records.
+        if not isinstance(self.request.get("prompt"), list | tuple):
+            raise ValueError("the prompt of a sequence is no list")
+        if not isinstance(self.choice, int):
+            raise ValueError("the choice of a sequence is no number")
+
+    @property
+    def choice(self) -> int:
+        """Its number among those of its request."""
+        number: int = self.request.get("choice", 0)
+        return number
+
+    @property
+    def prompt_length(self) -> int:
+        """Tokens of its prompt."""
+        return len(self.request["prompt"])
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One HTTP request and its answer.
@@ -54,7 +75,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     id: str
-    time: float
+    time: UnixTime
     seconds: float
     surface: str
     path: str
@@ -65,6 +86,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: ModelFacts | None = None
     engine: EngineFacts | None = None
     sequences: list[Sequence] = []
+
+    def __post_init__(self) -> None:
+        if self.sequences and (self.model is None or self.engine is None):
+            raise ValueError("sequences without the model and the engine that they are of")
 
 
 def named(struct: msgspec.Struct) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from millstream.ir.request import EmbeddingRequest
 from millstream.server.admin.entry import clock
 from millstream.server.admin.registry import Requests
 from millstream.server.decoding import decoded
+from millstream.server.metering import estimated_tokens
 from millstream.server.replies import Reply, ReplyRoute
 from millstream.server.settings import Settings
 from millstream.server.tenants import Terms
@@ -39,16 +40,21 @@ class EmbeddingRoutes:
             raise ApiError("What answers here makes no embeddings.", status=501)
         request = terms.applied(call.request)
         terms.reserve(request)
-        made = await self._made(self._provider, request, since)
+        made = await self._made(self._provider, request, since, terms)
         terms.charge(made.prompt_tokens)
         return openai_embeddings.encode(made, call), ()
 
-    async def _made(self, provider: EmbeddingProvider, request: EmbeddingRequest, since: float) -> Embeddings:
+    async def _made(
+        self, provider: EmbeddingProvider, request: EmbeddingRequest, since: float, terms: Terms
+    ) -> Embeddings:
         entry = self._requests.begin(openai_embeddings.NAME, request, since=since)
         try:
             made = await entry.running(provider.embed(entry.named(request)))
         except BaseException as problem:
             self._requests.fail(entry, problem)
+            if entry.cancelled or not isinstance(problem, ApiError) or problem.status >= 500:
+                # It may have run, and tells of its tokens only at its end.
+                terms.charge(estimated_tokens(request))
             raise
         entry.count(Usage(prompt_tokens=made.prompt_tokens))
         self._requests.leave(entry, "finished")

@@ -30,7 +30,8 @@ log = logging.getLogger("millstream.server")
 OPERATORS = "/v1/admin/"
 """Paths of commands, which are taken also while the server stops: what is still open may have to be ended."""
 
-_SANE_ID = re.compile(rb"^[A-Za-z0-9._:/+=-]{1,128}$")
+_SANE_ID = re.compile(rb"(?!(?:.*/)?\.{1,2}(?:/|\Z))(?!.*/wire\Z)[A-Za-z0-9._:/+=-]{1,128}\Z")
+"""Operators name requests in paths: an id must stay whole there, which dots for a folder do not in any client."""
 
 
 class RequestFrame:

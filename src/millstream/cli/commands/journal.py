@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,9 +49,10 @@ def show(
     import msgspec
 
     from millstream.cli.journal import find_record
+    from millstream.cli.terminal import printable
 
     record = find_record(folder, request)
-    print(msgspec.json.format(msgspec.json.encode(record)).decode())
+    print(printable(msgspec.json.format(msgspec.json.encode(record)).decode(), sys.stdout))
 
 
 def replay(
@@ -99,6 +101,8 @@ def replay(
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     import msgspec
 
+    from millstream.cli.terminal import printable
+
     name, found = outcome.record.id, outcome.difference
     if as_json:
         same = found is None if outcome.skipped is None else None
@@ -118,4 +122,4 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     else:
         where = "" if found.position is None else f" at token {found.position} of the answer"
         text = f"DIFFERENT{where}: recorded {found.recorded}, now {found.now}"
-    print(f"{name} choice {outcome.choice}: {text}", flush=True)
+    print(printable(f"{name} choice {outcome.choice}: {text}", sys.stdout), flush=True)
