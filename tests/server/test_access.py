@@ -46,8 +46,8 @@ class Caller:
         told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         request = self._http.build_request(method, path, headers=headers)
         scope = {
-            "type": "http", "http_version": "1.1", "method": method, "scheme": "http", "path": path, "query_string": b"",
-            "raw_path": path.encode(), "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "type": "http", "http_version": "1.1", "method": method, "scheme": "http", "path": path,
+            "query_string": b"", "raw_path": path.encode(), "headers": [(name.lower(), value) for name, value in request.headers.raw],
             "server": ("127.0.0.1", 80), "client": HERE, "root_path": "", "extensions": {},
         }  # fmt: skip
 
