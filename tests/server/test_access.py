@@ -45,11 +45,21 @@ class Caller:
         """An answer up to its first piece; nobody waits for the end of one that has none."""
         told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         request = self._http.build_request(method, path, headers=headers)
+        sent = [(name.lower(), value) for name, value in request.headers.raw]
         scope = {
-            "type": "http", "http_version": "1.1", "method": method, "scheme": "http", "path": path,
-            "query_string": b"", "raw_path": path.encode(), "headers": [(name.lower(), value) for name, value in request.headers.raw],
-            "server": ("127.0.0.1", 80), "client": HERE, "root_path": "", "extensions": {},
-        }  # fmt: skip
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": sent,
+            "server": ("127.0.0.1", 80),
+            "client": HERE,
+            "root_path": "",
+            "extensions": {},
+        }
 
         async def receive() -> dict[str, Any]:
             return await asyncio.Future()
