@@ -181,7 +181,13 @@ def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
         peer.send(ask("plain", tokens=LONG))
         peer.until_accepted("plain")
         peer.send(*(ask(name, grammar="g") for name in ("gone", "paused", "again")))
-        peer.send(Abort("gone"), Pause("paused"), Pause("again"), Resume("again"), ask("last"))
+        peer.send(
+            Abort("gone"),
+            Pause("paused", "paused_reader"),
+            Pause("again", "paused_reader"),
+            Resume("again", "paused_reader"),
+            ask("last"),
+        )
         peer.arrived()
         runner.permits.release(10)
         peer.until_finished("last")
@@ -190,7 +196,7 @@ def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
         runner.permits.release(20)
         assert len(peer.until_finished("again")) == 5
         assert peer.deltas("gone") == peer.deltas("paused") == []
-        peer.send(Resume("paused"))
+        peer.send(Resume("paused", "held"))
         peer.arrived()
         runner.permits.release(40)
         assert len(peer.until_finished("paused")) == 5

@@ -11,7 +11,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, context_length_exceeded, overloaded
-from millstream.ir.request import ChatRequest, Message, Sampling
+from millstream.ir.request import ChatRequest, Message, Sampling, Service
 from support.live import Live
 from support.provider import Step, hello
 
@@ -37,7 +37,8 @@ async def test_whole_answer(live: Live, client: AsyncAnthropic) -> None:
     assert answer._request_id
     sampling = Sampling(temperature=0, stop=("x",), max_tokens=50)
     turns = (Message("system", "Be brief."), Message("user", "hi"))
-    assert live.provider.requests == [ChatRequest(model="tiny", messages=turns, sampling=sampling)]
+    service = Service(handle=live.provider.requests[0].service.handle)
+    assert live.provider.requests == [ChatRequest(model="tiny", messages=turns, sampling=sampling, service=service)]
 
 
 async def test_stream(client: AsyncAnthropic) -> None:

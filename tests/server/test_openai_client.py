@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage
 from millstream.ir.errors import ApiError, context_length_exceeded, overloaded
-from millstream.ir.request import ChatRequest, Message, Sampling
+from millstream.ir.request import ChatRequest, Message, Sampling, Service
 from support.live import Live
 from support.provider import hello
 from support.wire import logprob
@@ -27,7 +27,10 @@ async def test_whole_answer(live: Live, client: AsyncOpenAI) -> None:
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (5, 3, 8)
     assert answer.usage.prompt_tokens_details.cached_tokens == 2
     sampling = Sampling(temperature=0, seed=3, stop=("x",))
-    assert live.provider.requests == [ChatRequest(model="tiny", messages=(Message("user", "hi"),), sampling=sampling)]
+    service = Service(handle=live.provider.requests[0].service.handle)
+    assert live.provider.requests == [
+        ChatRequest(model="tiny", messages=(Message("user", "hi"),), sampling=sampling, service=service)
+    ]
 
 
 async def test_stream_with_usage(client: AsyncOpenAI) -> None:

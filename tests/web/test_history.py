@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -42,7 +43,10 @@ async def test_what_came_before_a_reload_is_kept(tab: Tab, live: Live) -> None:
     await tab.say("Go")
     await tab.page.locator(".words", has_text="So far").wait_for()
     # Kept once a second; what a browser still writes while it leaves a page is its own affair.
-    await tab.page.wait_for_function(KEPT)
+    for _ in range(200):  # not `wait_for_function`, which takes the promise itself for a yes
+        if await tab.page.evaluate(KEPT):
+            break
+        await asyncio.sleep(0.1)
     await tab.page.reload()
     await tab.page.wait_for_selector("html[data-ready]")
     await tab.page.locator(".words", has_text="So far").wait_for()
@@ -92,6 +96,7 @@ async def test_rename_export_delete_and_import(tab: Tab, tmp_path: Path) -> None
     await page.locator("#settings-status", has_text="Imported: 1.").wait_for()
     await page.keyboard.press("Escape")
     await page.get_by_role("link", name="Kept <b>").click()
+    await page.locator(".said", has_text="To be kept").wait_for()
     assert await page.locator(".said").all_inner_texts() == ["To be kept"]
     assert "20 tokens" not in await page.locator(".meta").inner_text()
     assert "3 tokens" in await page.locator(".meta").inner_text()

@@ -29,8 +29,8 @@ class KeyFileError(Exception):
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: tuple[Key, ...]
     version: Literal[1] = 1
-    keys: tuple[Key, ...] = ()
 
 
 def default_keys_path() -> Path:
