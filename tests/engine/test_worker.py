@@ -183,9 +183,9 @@ def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
         peer.send(*(ask(name, grammar="g") for name in ("gone", "paused", "again")))
         peer.send(
             Abort("gone"),
-            Pause("paused", "paused_reader"),
-            Pause("again", "paused_reader"),
-            Resume("again", "paused_reader"),
+            Pause("paused", "held"),
+            Pause("again", "held"),
+            Resume("again", "held"),
             ask("last"),
         )
         peer.arrived()

@@ -91,13 +91,13 @@ class Entry:
         finally:
             self.reader = None
 
-    async def cancel(self) -> None:
-        """End the work. Who reads the answer is told so when it reads on."""
+    async def cancel(self, close: Callable[[], Awaitable[None]] | None) -> None:
+        """End the work, whose `close` this was. Who reads the answer is told so when it reads on."""
         self.cancelled = True
         if self.reader is not None:
             self.reader.cancel()
-        elif self.close is not None:
-            await self.close()
+        elif close is not None:
+            await close()
 
     def interrupted(self) -> bool:
         """Whether the reader was cancelled by `cancel` and by nothing else; to be called where it caught that."""
@@ -146,8 +146,9 @@ class Entry:
         self._sequences = {}
 
     def forget(self) -> None:
-        """Drop what it said; those who watch it keep that for themselves."""
+        """Drop what it said, which those who watch it keep for themselves, and what made it: that holds a model."""
         self._record = DeltaRecord()
+        self.close = None
 
     def watch(self) -> DeltaRecord:
         """What was said so far; what follows is added to it, until `unwatch`."""

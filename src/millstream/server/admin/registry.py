@@ -102,8 +102,9 @@ class Requests:
 
     async def cancel(self, entry: Entry) -> None:
         """An operator ends a request."""
+        close = entry.close
         self.leave(entry, "cancelled", "by the operator")
-        await entry.cancel()
+        await entry.cancel(close)
 
     def _unique(self, name: str) -> str:
         """Clients choose the ids of their requests, and may choose one twice."""
