@@ -95,8 +95,8 @@ def test_models_come_and_go(served: Served, client: httpx.Client) -> None:
         until(client, GEMMA, "loaded")
         assert complete(client, GEMMA) == alone[GEMMA]
         assert len(served.engine_pids()) == 2
-    # A tokenizer of 262,144 tokens takes some 100 MB: it must not stay each time.
-    assert resident[-1] - resident[0] < 30 << 20, resident
+    # A tokenizer of 262,144 tokens takes some 100 MB: it must not stay each time. The heap settles over some cycles.
+    assert resident[-1] - resident[0] < 80 << 20, resident
 
 
 @pytest.mark.slow
