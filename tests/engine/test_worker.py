@@ -189,16 +189,16 @@ def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
             ask("last"),
         )
         peer.arrived()
-        runner.permits.release(10)
+        runner.permits.release(60)
         peer.until_finished("last")
         assert any(peer.waiting() == 2 for _ in range(500)), "the two that are put aside"
         constraints.done.set()
-        runner.permits.release(20)
+        runner.permits.release(60)
         assert len(peer.until_finished("again")) == 5
         assert peer.deltas("gone") == peer.deltas("paused") == []
         peer.send(Resume("paused", "held"))
         peer.arrived()
-        runner.permits.release(40)
+        runner.permits.release(100)
         assert len(peer.until_finished("paused")) == 5
         assert peer.waiting() == 0
 
