@@ -50,7 +50,7 @@ def sequence(constraint: Constraint | None) -> Sequence:
     return Sequence(TokenRequest("a", [1], SamplingParams(), 1), 0, constraint)
 
 
-def masks_of(count: int, processors: int = 4, patience: float = 0.05) -> StepMasks:
+def masks_of(count: int, processors: int = 4, patience: float = 20.0) -> StepMasks:
     return StepMasks(count, WORDS * 32, processors=processors, patience=patience)
 
 
@@ -106,7 +106,7 @@ def test_a_mask_that_fails_is_lost_alone(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("stuck", [1, 2, 5])
 def test_masks_that_never_come_end_their_sequences_alone(stuck: int) -> None:
-    masks = masks_of(8, processors=2)
+    masks = masks_of(8, processors=2, patience=0.05)
     with never() as wait:
         rows = [sequence(Writes(row, wait) if row < stuck else Writes(row)) for row in range(8)]
         masks.begin(rows)
@@ -148,7 +148,7 @@ def test_without_a_thread_masks_are_made_at_once(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", none_left)
-    masks = masks_of(2)
+    masks = masks_of(2, patience=0.05)
     masks.begin([sequence(Writes(8)), sequence(Writes(9))])
     masks.finish()
     assert found(masks, 2) == [8, 9]
