@@ -53,12 +53,19 @@ static void load_floats(Numbers from, int n, float* to) {
     for (; i < n; ++i) to[i] = load_one(from, i);
 }
 
-// Dimensions that are multiplied together: a group, if it has a scale of its own, else what lies between two requests for
-// memory.
+// Whether each group of dimensions has scales of its own.
 template <class Numbers>
-constexpr int kSlice = 16;
+constexpr bool kScaled = false;
 template <>
-constexpr int kSlice<ByteWeights> = kGroup;
+constexpr bool kScaled<ByteWeights> = true;
+
+// Dimensions that are multiplied together: a group, if it has scales; else all of a converted page, or what lies between two
+// requests for memory. The order of a sum's terms is the same.
+template <class Numbers>
+LANES int slice_of(int dims, bool converted) {
+    if (kScaled<Numbers>) return kGroup;
+    return converted ? dims : 16;
+}
 
 // scores[query][0..32) += q . k for dimensions [begin, end) of one page of keys [dim][32]; with scales [32] of theirs if
 // they are integers, else null.
@@ -106,9 +113,10 @@ static void score_part(const AttentionItem& item, int part, const AttentionScrat
         const bool convert = queries >= kQueriesToConvert;
         if (convert) load_floats(keys, dim * kBlockSize, scratch.page);
         const auto values = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.values, part, page));
-        for (int begin = 0; begin < dim; begin += kSlice<Numbers>) {
-            const int end = dim - begin < kSlice<Numbers> ? dim : begin + kSlice<Numbers>;
-            const float* scales = item.kv_type == KvType::I8 ? scales_of(key_page, dim, begin) : nullptr;
+        const int slice = slice_of<Numbers>(dim, convert);
+        for (int begin = 0; begin < dim; begin += slice) {
+            const int end = dim - begin < slice ? dim : begin + slice;
+            const float* scales = kScaled<Numbers> ? scales_of(key_page, dim, begin) : nullptr;
             prefetch(values, begin * kBlockSize, end * kBlockSize);
             if (convert) {
                 score_page(item, FloatWeights{scratch.page}, scales, begin, end, scores);
@@ -223,9 +231,10 @@ static void weigh_part(const AttentionItem& item, int part, const AttentionScrat
         const bool convert = queries >= kQueriesToConvert || item.head_dim % 16 != 0;
         if (convert) load_values(values, item.head_dim, page_begin, page_end, scratch.page);
         const auto next = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.keys, part + 1, page));
-        for (int d = 0; d < dims; d += kSlice<Numbers>) {
-            const int end = dims - d < kSlice<Numbers> ? dims : d + kSlice<Numbers>;
-            const float* scales = item.kv_type == KvType::I8 ? scales_of(value_page, item.head_dim, d) : nullptr;
+        const int slice = slice_of<Numbers>(dims, convert);
+        for (int d = 0; d < dims; d += slice) {
+            const int end = dims - d < slice ? dims : d + slice;
+            const float* scales = kScaled<Numbers> ? scales_of(value_page, item.head_dim, d) : nullptr;
             prefetch(next, d * kBlockSize, end * kBlockSize);
             if (convert) {
                 weigh_page(item, part, start, FloatWeights{scratch.page}, scales, d, end, scratch);
