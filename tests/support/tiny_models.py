@@ -53,6 +53,12 @@ class TinyShape:
     window: int = 8
     rope_theta: float = 10000.0
     norm_eps: float = 1e-3
+    unused_tokens: int = 0
+    """Tokens of the vocabulary that no text has."""
+
+    @property
+    def vocab(self) -> int:
+        return vocab_size() + self.unused_tokens
 
     @property
     def q_width(self) -> int:
@@ -95,7 +101,7 @@ def build_tiny_model(
         shape = tiny_shape(family, k_blocks=any(name.endswith("_K") for name in named.values()))
     writer = GGUFWriter(path, family)
     _add_metadata(writer, family, shape)
-    _add_tokenizer(writer, family)
+    _add_tokenizer(writer, family, shape.unused_tokens)
     for name, rows, cols, std in matrices(family, shape):
         qtype = GGMLQuantizationType[named.get(_kind(name), named.get("default", "F32"))]
         data = random_matrix(Source(seed, name), qtype, rows, cols, std)
@@ -112,9 +118,9 @@ def build_tiny_model(
 def matrices(family: Family, shape: TinyShape) -> Iterator[tuple[str, int, int, float]]:
     """Name, rows, columns and standard deviation of every matrix, such that logits spread over a few units."""
     hidden, logit_std = shape.hidden, 2.5 / shape.hidden**0.5
-    yield "token_embd.weight", vocab_size(), hidden, logit_std
+    yield "token_embd.weight", shape.vocab, hidden, logit_std
     if not shape.tied_output:
-        yield "output.weight", vocab_size(), hidden, logit_std
+        yield "output.weight", shape.vocab, hidden, logit_std
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         yield prefix + "attn_q.weight", shape.q_width, hidden, 1.5 / hidden**0.5
@@ -190,17 +196,18 @@ def _add_metadata(writer: GGUFWriter, family: Family, shape: TinyShape) -> None:
         writer.add_value_length(shape.head_dim)
     if family == "llama":
         writer.add_rope_dimension_count(shape.head_dim)
-        writer.add_vocab_size(vocab_size())
+        writer.add_vocab_size(shape.vocab)
     if family == "gemma3":
         writer.add_sliding_window(shape.window)
 
 
-def _add_tokenizer(writer: GGUFWriter, family: Family) -> None:
+def _add_tokenizer(writer: GGUFWriter, family: Family, unused: int) -> None:
     normal = vocab_size() - len(SPECIALS)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm" if family == "llama" else "qwen2")
-    writer.add_token_list(vocabulary())
-    writer.add_token_types([TokenType.NORMAL] * normal + [TokenType.CONTROL] * len(SPECIALS))
+    writer.add_token_list([*vocabulary(), *(f"<unused{i}>" for i in range(unused))])
+    types = [TokenType.NORMAL] * normal + [TokenType.CONTROL] * len(SPECIALS) + [TokenType.UNUSED] * unused
+    writer.add_token_types(types)
     writer.add_token_merges(list(WORD_MERGES))
     writer.add_bos_token_id(special_id(END_OF_TEXT))
     writer.add_eos_token_id(special_id(IM_END))
