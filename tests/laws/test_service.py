@@ -59,7 +59,11 @@ async def test_the_operator_s_time_limit_is_for_requests_that_name_none(surface:
 @EVERYWHERE
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("priority", 101), ("priority", -101), ("priority", "high"), ("timeout", 0), ("timeout", -1), ("timeout", 1e9)],
+    [
+        *(("priority", value) for value in (101, -101, 1.5, "high", True, 10**30)),
+        *(("timeout", value) for value in (0, -1, 86_401, 1e308, 10**400, "5", "inf", "nan", True, [])),
+        ("speculation", "yes"),
+    ],
 )
 async def test_what_is_out_of_range_is_a_400_that_names_the_field(surface: str, field: str, value: object) -> None:
     played = complete()
