@@ -114,7 +114,7 @@ class Played:
     async def post(self, surface: str, wire: dict[str, Any]) -> httpx.Response:
         transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            return await client.post(PATHS[surface], json=wire)
+            return await client.post(PATHS.get(surface, f"/v1/{surface}"), json=wire)
 
     async def ask(self, surface: str, *, stream: bool, **fields: Any) -> Seen:
         """The answer; a stream is held against its surface's rules."""
