@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest
 from millstream.engine.restarts import Supervision
 from millstream.engine.totals import COUNTERS
+from millstream.engine.vitals import ANSWERING
 from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
 from support.token_streams import read
@@ -162,6 +164,14 @@ async def test_log_probabilities_of_a_prompt_are_told_once_whatever_dies(tmp_pat
             assert [score for delta in deltas for score in delta.prompt_logprobs] == expected_scores(request)
             assert [token for delta in deltas for token in delta.tokens] == expected_output(request)[0]
         assert (await engine.stats()).restarts == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+async def test_what_answers_questions_does_not_excuse_the_thread_that_steps() -> None:
+    async with running("slow") as engine:
+        await engine.stats()
+        names = [path.read_text().strip() for path in Path(f"/proc/{engine.pid}/task").glob("*/comm")]
+        assert names.count(ANSWERING) == 1
 
 
 async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:
