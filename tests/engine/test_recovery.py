@@ -65,6 +65,11 @@ async def outage(engine: EngineProcess, reason: str) -> None:
     raise AssertionError(f"the engine never says {reason!r}")
 
 
+def threads(pid: int) -> list[str]:
+    """Names of a process's threads."""
+    return [path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
 async def sixteen(engine: EngineProcess) -> None:
     requests = [request(str(i), i) for i in range(16)]
     streams = [await engine.submit(each) for each in requests]
@@ -170,8 +175,7 @@ async def test_log_probabilities_of_a_prompt_are_told_once_whatever_dies(tmp_pat
 async def test_what_answers_questions_does_not_excuse_the_thread_that_steps() -> None:
     async with running("slow") as engine:
         await engine.stats()
-        names = [path.read_text().strip() for path in Path(f"/proc/{engine.pid}/task").glob("*/comm")]
-        assert names.count(ANSWERING) == 1
+        assert threads(engine.pid).count(ANSWERING) == 1
 
 
 async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:

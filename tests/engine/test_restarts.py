@@ -100,7 +100,7 @@ def test_a_process_is_looked_at_in_proc() -> None:
     assert vitals(other.pid) is None
 
 
-BESIDE = f"""
+BESIDE = """
 import threading
 from millstream.engine.vitals import leave_vitals
 
