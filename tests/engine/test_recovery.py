@@ -84,6 +84,13 @@ async def test_sixteen_streams_survive_a_death_at_any_step(tmp_path: Path, steps
         assert (await engine.stats()).restarts == len(steps.split())
 
 
+@pytest.mark.parametrize("taken", [1, 9, 16])
+async def test_sixteen_streams_survive_a_death_while_one_is_taken(tmp_path: Path, taken: int) -> None:
+    async with running(f"dies-taking {taken}", tmp_path / "count", step_tokens=20) as engine:
+        await sixteen(engine)
+        assert (await engine.stats()).restarts == 1
+
+
 @pytest.mark.parametrize("seed", range(2))
 async def test_sixteen_streams_survive_kills_at_random_moments(seed: int) -> None:
     chance = random.Random(seed)
