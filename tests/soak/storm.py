@@ -43,7 +43,7 @@ MALFORMED = (
     b'{"model": "MODEL", "messages": "hi", "input": 3, "prompt": {}, "max_tokens": 5}',
     b'{"model": "MODEL", "messages": [{"role": "user", "content": "hi"}], "input": "hi", "prompt": "hi", "stram": 1}',
     b'{"model": "MODEL", "messages": [], "input": [], "prompt": [], "max_tokens": 5}',
-    b'{"model": "MODEL", "messages": [{"role": "user", "content": "hi"}], "input": "hi", "prompt": "hi", "timeout": 1e9}',
+    b'{"model": "MODEL", "messages": [{"role": "user", "content": "a"}], "input": "a", "prompt": "a", "timeout": 1e9}',
 )
 SCHEMA = {
     "type": "object",
