@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--calm", type=int, default=320, help="requests after the kills, for the memory")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=1800, help="seconds after which it is given up")
     options = parser.parse_args()
     storm = Storm(
         clients=options.clients,
@@ -30,7 +31,7 @@ def main() -> int:
         seed=options.seed,
     )
     with serve(real_model(options.model), "--ctx", "2048", "--kv-cache", "4096t", "--model-name", "soak") as server:
-        report = asyncio.run(run(server, "soak", storm))
+        report = asyncio.run(asyncio.wait_for(run(server, "soak", storm), options.limit))
     print(f"{report.seconds:.0f} s, {report.restarts} restarts, {report.resumed} streams went on after one")
     print(", ".join(f"{count} {end}" for end, count in sorted(report.ends.items())))
     for name, before in report.rss_before.items():
