@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.command import millstream
+from millstream.cli.commands.serve import LONGEST_SECONDS
 from millstream.cli.options import KvCache, parse_kv_cache, parse_reasoning_format, parse_tool_format
+from millstream.surfaces.service import MAX_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -77,3 +81,12 @@ def test_sampling_is_refused_as_the_api_refuses_it(option: str, value: str, word
         assert (result.code, result.out) == (2, "")
         assert f"'{option}'" in text
         assert words in text
+
+
+@pytest.mark.parametrize("option", ["--request-timeout", "--stall-timeout", "--step-deadline"])
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e308", "86401", "0", "-1", "soon", ""])
+def test_a_time_limit_is_a_number_of_seconds_up_to_a_day(option: str, value: str, tmp_path: Path) -> None:
+    result = millstream("serve", str(tmp_path / "none.gguf"), f"{option}={value}")
+    assert (result.code, result.out) == (2, "")
+    assert f"'{option}'" in result.err
+    assert LONGEST_SECONDS == MAX_TIMEOUT

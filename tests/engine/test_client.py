@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from millstream.engine import client
+from millstream.engine import streams
 from millstream.engine.client import EngineProcess, EngineStartError
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import SamplingParams, TokenRequest
@@ -167,7 +167,7 @@ async def test_an_answer_that_is_complete_in_time_knows_nothing_of_its_deadline(
 async def test_a_reader_that_stops_is_paused_and_loses_nothing_when_it_goes_on() -> None:
     async with running(step_tokens=64) as engine:
         long = request("a", 1, max_tokens=245)
-        client.UNREAD_TOKENS, kept = 16, client.UNREAD_TOKENS
+        streams.UNREAD_TOKENS, kept = 16, streams.UNREAD_TOKENS
         try:
             stream = await engine.submit(long)
             for _ in range(500):
@@ -180,7 +180,7 @@ async def test_a_reader_that_stops_is_paused_and_loses_nothing_when_it_goes_on()
             assert await read(await engine.submit(request("b", 2))) == expected_output(request("b", 2))
             assert await read(stream) == expected_output(long)
         finally:
-            client.UNREAD_TOKENS = kept
+            streams.UNREAD_TOKENS = kept
         await settled(engine)
 
 
@@ -188,7 +188,7 @@ async def test_a_reader_of_a_scored_prompt_that_stops_is_paused_and_loses_nothin
     """What a prompt's log probabilities take is more than what as many tokens take."""
     async with running(step_tokens=16) as engine:
         long = replace(request("a", 1), prompt=list(range(90)) * 2, prompt_logprobs=3, max_tokens=5)
-        client.UNREAD_TOKENS, kept = 32, client.UNREAD_TOKENS
+        streams.UNREAD_TOKENS, kept = 32, streams.UNREAD_TOKENS
         try:
             stream = await engine.submit(long)
             for _ in range(500):
@@ -199,7 +199,7 @@ async def test_a_reader_of_a_scored_prompt_that_stops_is_paused_and_loses_nothin
             assert (stats.running, stats.waiting, stats.kv_blocks_used) == (0, 1, 0)
             deltas = [delta async for delta in stream]
         finally:
-            client.UNREAD_TOKENS = kept
+            streams.UNREAD_TOKENS = kept
         assert [score for delta in deltas for score in delta.prompt_logprobs] == expected_scores(long)
         assert [token for delta in deltas for token in delta.tokens] == expected_output(long)[0]
         await settled(engine)
@@ -207,7 +207,7 @@ async def test_a_reader_of_a_scored_prompt_that_stops_is_paused_and_loses_nothin
 
 async def test_a_paused_reader_may_leave_and_one_that_resumes_in_an_outage_goes_on() -> None:
     async with running(step_tokens=64) as engine:
-        client.UNREAD_TOKENS, kept = 16, client.UNREAD_TOKENS
+        streams.UNREAD_TOKENS, kept = 16, streams.UNREAD_TOKENS
         try:
             long = request("a", 1, max_tokens=245)
             stays, leaves = await engine.submit(long), await engine.submit(request("b", 2, max_tokens=200))
@@ -219,5 +219,5 @@ async def test_a_paused_reader_may_leave_and_one_that_resumes_in_an_outage_goes_
             os.kill(engine.pid, signal.SIGKILL)
             assert await asyncio.wait_for(read(stays), 30) == expected_output(long)
         finally:
-            client.UNREAD_TOKENS = kept
+            streams.UNREAD_TOKENS = kept
         await settled(engine)

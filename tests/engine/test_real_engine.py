@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.engine.client import UNREAD_TOKENS, EngineProcess
+from millstream.engine.client import EngineProcess
 from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import (
     EngineStats,
@@ -24,6 +24,7 @@ from millstream.engine.protocol import (
     TokenStream,
 )
 from millstream.engine.restarts import Supervision
+from millstream.engine.streams import UNREAD_TOKENS
 from millstream.ir.request import Tool
 from millstream.parsing.registry import TOOL_FORMATS
 from support.real_models import DEFAULT_MODEL, real_model

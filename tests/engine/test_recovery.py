@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from millstream.engine.config import EngineConfig
 from millstream.engine.protocol import EngineStats, SamplingParams, TokenRequest
 from millstream.engine.restarts import Supervision
 from millstream.engine.totals import COUNTERS
+from millstream.engine.vitals import ANSWERING
 from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
 from support.token_streams import read
@@ -63,6 +65,11 @@ async def outage(engine: EngineProcess, reason: str) -> None:
     raise AssertionError(f"the engine never says {reason!r}")
 
 
+def threads(pid: int) -> list[str]:
+    """Names of a process's threads."""
+    return [path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
 async def sixteen(engine: EngineProcess) -> None:
     requests = [request(str(i), i) for i in range(16)]
     streams = [await engine.submit(each) for each in requests]
@@ -75,6 +82,13 @@ async def test_sixteen_streams_survive_a_death_at_any_step(tmp_path: Path, steps
     async with running(f"dies-at {steps}", tmp_path / "count", step_tokens=20) as engine:
         await sixteen(engine)
         assert (await engine.stats()).restarts == len(steps.split())
+
+
+@pytest.mark.parametrize("taken", [1, 9, 16])
+async def test_sixteen_streams_survive_a_death_while_one_is_taken(tmp_path: Path, taken: int) -> None:
+    async with running(f"dies-taking {taken}", tmp_path / "count", step_tokens=20) as engine:
+        await sixteen(engine)
+        assert (await engine.stats()).restarts == 1
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -162,6 +176,13 @@ async def test_log_probabilities_of_a_prompt_are_told_once_whatever_dies(tmp_pat
             assert [score for delta in deltas for score in delta.prompt_logprobs] == expected_scores(request)
             assert [token for delta in deltas for token in delta.tokens] == expected_output(request)[0]
         assert (await engine.stats()).restarts == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+async def test_what_answers_questions_does_not_excuse_the_thread_that_steps() -> None:
+    async with running("slow") as engine:
+        await engine.stats()
+        assert threads(engine.pid).count(ANSWERING) == 1
 
 
 async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:

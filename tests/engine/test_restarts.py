@@ -100,6 +100,37 @@ def test_a_process_is_looked_at_in_proc() -> None:
     assert vitals(other.pid) is None
 
 
+BESIDE = """
+import threading
+from millstream.engine.vitals import leave_vitals
+
+def answer():
+    leave_vitals()
+    print(flush=True)
+    while True:
+        pass
+
+threading.Thread(target=answer, daemon=True).start()
+input()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_thread_that_only_answers_is_no_sign_of_starvation() -> None:
+    """It runs, or waits for a processor, whenever the engine is asked, also if the thread that steps hangs."""
+    with subprocess.Popen([sys.executable, "-c", BESIDE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        for _ in range(1000):  # the main thread may be on its way to `input`
+            seen = vitals(other.pid)
+            assert seen is not None
+            if not seen.wants_to_run:
+                break
+            time.sleep(0.01)
+        assert not seen.wants_to_run
+        other.kill()
+
+
 def test_a_step_is_judged_by_those_before_it_within_bounds() -> None:
     times = StepTimes(Supervision(step_deadline=60.0, step_floor=10.0))
     for _ in range(StepTimes.LEAST_STEPS):

@@ -152,7 +152,12 @@ async def test_while_it_finishes_a_model_is_unloading(world: World) -> None:
     view = await world.post("unload", "alpha")
     assert (view.state, view.open_requests, view.default) == ("unloading", 1, False)
     assert (await world.post("load", "alpha", 409))["code"] == "model_unloading"
-    assert (await world.client.get("/ready")).json()["engines"][0]["model"] == "alpha"
+    ready = await world.client.get("/ready")
+    assert (ready.status_code, ready.json()["status"]) == (503, "no_model")
+    (engine,) = ready.json()["engines"]
+    assert (engine["model"], engine["status"]) == ("alpha", "unloading")
+    assert "no new requests" in engine["reason"]
+    assert (await world.client.get("/health")).status_code == 200
     world.opener.gate.set()
     assert (await running).json()["choices"][0]["message"]["content"] == "alpha"
     await settled(world.host)

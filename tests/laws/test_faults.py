@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -16,6 +15,7 @@ from millstream.ir.errors import overloaded
 from millstream.parsing.events import Event, Piece, Span
 from millstream.pipeline import dialect
 from support.conversation import PATHS, SURFACES, Played, body
+from support.raw_client import RawClient
 from support.scripted_model import EOS
 
 EVERYWHERE = pytest.mark.parametrize("surface", SURFACES)
@@ -122,32 +122,8 @@ async def test_a_template_with_a_fault_of_ours_is_a_500_in_the_right_envelope(
     assert played.engine.requests == []
 
 
-class Raw:
-    """An ASGI client that may leave, or stop reading, at any moment."""
-
-    def __init__(self, played: Played, surface: str, **fields: Any) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.reads = asyncio.Event()
-        self.reads.set()
-        wire = json.dumps(body(surface, **fields)).encode()
-        self._request: dict[str, Any] | None = {"type": "http.request", "body": wire}
-        self._gone = asyncio.Event()
-        scope = {"type": "http", "method": "POST", "path": PATHS[surface], "headers": [], "query_string": b""}
-        self.task = asyncio.ensure_future(played.app({**scope, "raw_path": b""}, self._receive, self._send))
-
-    async def _receive(self) -> dict[str, Any]:
-        request, self._request = self._request, None
-        if request is not None:
-            return request
-        await self._gone.wait()  # as in uvicorn, every later call tells it again
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: dict[str, Any]) -> None:
-        await self.reads.wait()
-        self.sent.append(message)
-
-    def leave(self) -> None:
-        self._gone.set()
+def raw(played: Played, surface: str, **fields: Any) -> RawClient:
+    return RawClient(played.app, PATHS[surface], body(surface, **fields))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -162,7 +138,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_client_that_leaves_frees_its_place(surface: str, stream: bool, said: str) -> None:
     played = Played()
     played.plan = says(*said, Pause(None))
-    client = Raw(played, surface, stream=stream, store=True)
+    client = raw(played, surface, stream=stream, store=True)
     await until(lambda: played.engine.steps == len(said) and len(played.engine.requests) == 1)
     client.leave()
     await asyncio.wait_for(client.task, 5)
@@ -181,7 +157,7 @@ async def test_a_client_that_leaves_in_the_moment_its_request_is_taken_in(
     """Whatever the order in which its leaving and the engine's stream are seen, the stream is closed."""
     played = Played()
     played.plan = says("a", Pause(None))
-    client = Raw(played, surface, stream=stream)
+    client = raw(played, surface, stream=stream)
     inner = played.provider.stream
 
     async def slow(request: Any) -> Any:
@@ -202,7 +178,7 @@ async def test_a_client_that_leaves_in_the_moment_its_request_is_taken_in(
 async def test_a_reader_that_stalls_pauses_its_own_answer_only(surface: str) -> None:
     played = Played()
     played.plan = lambda request: (TokenDelta("", [97]) for _ in range(5000))
-    stalled = Raw(played, surface, stream=True)
+    stalled = raw(played, surface, stream=True)
     await until(lambda: len(stalled.sent) > 3)
     stalled.reads.clear()
     for _ in range(100):

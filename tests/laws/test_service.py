@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
 import httpx
@@ -59,7 +61,11 @@ async def test_the_operator_s_time_limit_is_for_requests_that_name_none(surface:
 @EVERYWHERE
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("priority", 101), ("priority", -101), ("priority", "high"), ("timeout", 0), ("timeout", -1), ("timeout", 1e9)],
+    [
+        *(("priority", value) for value in (101, -101, 1.5, "high", True, 10**30)),
+        *(("timeout", value) for value in (0, -1, 86_401, 1e308, 10**400, "5", "inf", "nan", True, [])),
+        ("speculation", "yes"),
+    ],
 )
 async def test_what_is_out_of_range_is_a_400_that_names_the_field(surface: str, field: str, value: object) -> None:
     played = complete()
@@ -79,17 +85,42 @@ async def test_time_that_is_up_is_told_as_a_limit_and_never_as_a_natural_end(sur
 
 @EVERYWHERE
 @BOTH_WAYS
-async def test_time_that_is_up_before_the_first_token_is_a_504(surface: str, stream: bool) -> None:
-    played = playing(TokenDelta("", finish="timeout"), request_seconds=60.0)
-    answer = await played.post(surface, body(surface, stream=stream))
-    assert answer.status_code == 504
-    error = answer.json()["error"]
-    assert error["type"] == {"messages": "timeout_error"}.get(surface, "server_error")
-    assert "timeout" in error["message"]
+@pytest.mark.parametrize("steps", [(), (TokenDelta("", cached_tokens=1),)], ids=["in the queue", "in prefill"])
+async def test_time_that_is_up_before_the_first_token_ends_as_a_limit_too(
+    surface: str, stream: bool, steps: tuple[TokenDelta, ...]
+) -> None:
+    played = playing(*steps, TokenDelta("", finish="timeout"), request_seconds=60.0)
+    seen = await played.ask(surface, stream=stream)
+    assert (seen.text, seen.finish, seen.error) == ("", "length", None)
+    assert seen.usage is not None
+    prompt, completion, cached, _ = seen.usage
+    assert prompt > 1
+    assert (completion, cached) == (0, len(steps))
 
 
 @BOTH_WAYS
-async def test_one_choice_with_tokens_makes_an_answer_of_all(stream: bool) -> None:
+@pytest.mark.parametrize("steps", [(), (TokenDelta(""),)], ids=["in the queue", "in prefill"])
+@pytest.mark.parametrize("more", [{}, {"n": 2}, {"n": 2, "best_of": 3}, {"echo": True}])
+async def test_every_choice_of_a_completion_ends_so(
+    stream: bool, steps: tuple[TokenDelta, ...], more: dict[str, Any]
+) -> None:
+    played = playing(*steps, TokenDelta("", finish="timeout"))
+    wire = {"model": "tiny", "prompt": ["ab", "ab"], "timeout": 5, "stream": stream and "best_of" not in more, **more}
+    answer = await played.post("completions", wire)
+    assert answer.status_code == 200
+    lines = answer.text.splitlines()
+    if wire["stream"]:
+        assert lines[-2:] == ["data: [DONE]", ""]
+    frames = [json.loads(line.removeprefix("data: ")) for line in lines if "{" in line]
+    choices = [choice for frame in frames for choice in frame["choices"]]
+    ends = Counter(choice["index"] for choice in choices if choice["finish_reason"] == "length")
+    assert ends == Counter(range(2 * more.get("n", 1)))
+    texts = "".join(choice["text"] for choice in choices)
+    assert texts == ("abab" if "echo" in more else "")
+
+
+@BOTH_WAYS
+async def test_choices_end_with_what_each_has(stream: bool) -> None:
     played = Played(request_seconds=60.0)
     played.plan = lambda request: [TokenDelta("", [97] * request.choice), TokenDelta("", finish="timeout")]
     answer = await played.post("chat", {**body("chat", stream=stream), "n": 2})

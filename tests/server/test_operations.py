@@ -136,8 +136,10 @@ def test_draining_lets_open_streams_finish() -> None:
             body = next(parts)
             live.stop()
             deadline = time.monotonic() + 10
-            while other.get("/ready").json()["status"] != "draining" and time.monotonic() < deadline:
+            while (told := other.get("/ready").json())["status"] != "draining" and time.monotonic() < deadline:
                 time.sleep(0.01)
+            assert told["reason"] == "The server is shutting down; open requests: 1."
+            assert "\nmillstream_http_requests_open 1.0\n" in other.get("/metrics").text
             refused = other.post(CHAT, json=BODY)
             assert refused.status_code == 503
             assert refused.json()["error"]["code"] == "shutting_down"
@@ -301,6 +303,7 @@ def test_the_front_page_names_the_paths() -> None:
 class OneOfTwo(ScriptedEngine):
     info = None
     pid = 0
+    leaving = False
 
     def __init__(self, model: str) -> None:
         super().__init__()

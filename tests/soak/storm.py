@@ -2,7 +2,9 @@
 
 A set of requests is answered one by one first. In the storm, clients ask them again in any order, streamed and not, on
 every surface; some leave in the middle, some stop reading for a while, some send what is no request; and the engine
-process is killed. Every answer that was read to its end must be the one of the quiet run.
+process is killed. Every answer that was read to its end must be the one of the quiet run, and what was read by those
+who left must be its beginning. Then it blows again without kills: the processes are the same before and after, and must
+not have grown.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import random
 import signal
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,21 +23,35 @@ from typing import Any
 import httpx
 import msgspec
 
+from support.conversation import faults
 from support.readers import read
 from support.served import Served
 
-PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
-COMPLETIONS = "/v1/completions"
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "completions": "/v1/completions",
+    "embeddings": "/v1/embeddings",
+}
 _SECONDS = 1800
 """An answer may take long on a machine that does other things too; one that never comes is a fault."""
 MALFORMED = (
     b"{",
     b"[]",
     b'{"model": 7}',
-    b'{"model": "MODEL", "messages": "hi", "input": 3, "max_tokens": 5}',
-    b'{"model": "MODEL", "messages": [{"role": "user", "content": "hi"}], "input": "hi", "max_tokens": 5, "stram": 1}',
-    b'{"model": "MODEL", "messages": [], "input": [], "max_tokens": 5}',
+    b'{"model": "MODEL", "messages": "hi", "input": 3, "prompt": {}, "max_tokens": 5}',
+    b'{"model": "MODEL", "messages": [{"role": "user", "content": "hi"}], "input": "hi", "prompt": "hi", "stram": 1}',
+    b'{"model": "MODEL", "messages": [], "input": [], "prompt": [], "max_tokens": 5}',
+    b'{"model": "MODEL", "messages": [{"role": "user", "content": "a"}], "input": "a", "prompt": "a", "timeout": 1e9}',
 )
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "size": {"type": "number"}},
+    "required": ["name", "size"],
+}
+LEFT = {"received": "left in the queue", "prefill": "left in prefill", "first_token": "left in the answer"}
+"""By the last of these that the timeline of a request has which was left."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -45,15 +62,17 @@ class Ask(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        return PATHS.get(self.surface, COMPLETIONS)
+        return PATHS[self.surface]
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard it blows: ``requests`` in all, from ``clients`` at once, with ``kills`` spread over them."""
+    """How hard it blows: ``requests`` from ``clients`` at once, with ``kills`` spread over them, and ``calm`` more
+    without."""
 
     clients: int
     requests: int
     kills: int
+    calm: int = 0
     seed: int = 0
     long_prompt: int = 400
     """Words of the longest prompts."""
@@ -61,13 +80,16 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct):
-    """What happened. ``faults``: what must not."""
+    """What happened. ``faults``: what must not. ``resumed``: sequences that went on after a kill. ``rss_before``: after
+    the quiet run; ``rss_storm``: after the kills; ``rss_calm``: at the end."""
 
     ends: Counter[str]
     faults: list[str]
     restarts: int
+    resumed: int
     rss_before: dict[str, int]
-    rss_after: dict[str, int]
+    rss_storm: dict[str, int]
+    rss_calm: dict[str, int]
     seconds: float
 
 
@@ -89,6 +111,8 @@ def asks(model: str, storm: Storm) -> list[Ask]:
             body |= {"messages": [{"role": "user", "content": text}], "max_tokens": most, "temperature": 0}
         elif surface == "chat":
             body |= {"messages": [{"role": "user", "content": text}], "max_tokens": most, "seed": index}
+            if index % 8 == 0:
+                body["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
         else:
             body |= {"prompt": text, "max_tokens": most, "seed": index, "n": chance.choice((1, 3))}
         found.append(Ask(surface, body))
@@ -102,18 +126,30 @@ async def run(server: Served, model: str, storm: Storm) -> Report:
     async with httpx.AsyncClient(base_url=server.url, timeout=_SECONDS, limits=limits, trust_env=False) as http:
         wanted = asks(model, storm)
         quiet = [await _answer(http, ask, stream=False) for ask in wanted]
-        report = Report(Counter(), [], 0, memory(server), {}, 0.0)
+        report = Report(Counter(), [], 0, 0, memory(server), {}, {}, 0.0)
         for ask, answer in zip(wanted, quiet, strict=True):
             if answer.get("finish") not in ("stop", "length") and "texts" not in answer:
                 report.faults.append(f"quiet {ask.surface}: {answer}")
         await _Clients(server, http, wanted, quiet, storm, report).run()
+        report.restarts = await _settled(server, report)
+        report.rss_storm = memory(server)
+        calm = msgspec.structs.replace(storm, requests=storm.calm, kills=0, seed=storm.seed + 1)
+        await _Clients(server, http, wanted, quiet, calm, report).run()
+        report.restarts = await _settled(server, report)
+        report.rss_calm = memory(server)
+        metrics = (await http.get("/metrics")).text
+    (resumed,) = [line for line in metrics.splitlines() if line.startswith("millstream_resumed_streams_total")]
+    report.resumed = int(float(resumed.split()[-1]))
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+async def _settled(server: Served, report: Report) -> int:
+    """Wait until all is over, and look for blocks that were lost; returns the number of restarts."""
     idle: dict[str, Any] = await asyncio.to_thread(server.wait_idle, _SECONDS)
     if idle["kv_blocks_used"]:
         report.faults.append(f"{idle['kv_blocks_used']} blocks are held by nobody")
-    report.restarts = idle["restarts"]
-    report.rss_after = memory(server)
-    report.seconds = time.monotonic() - begun
-    return report
+    return int(idle["restarts"])
 
 
 class _Clients:
@@ -183,19 +219,41 @@ class _Clients:
             self._report.faults.append(f"{self._wanted[index].surface}: {answer} instead of {self._quiet[index]}")
 
     async def _leave(self, index: int, chance: random.Random) -> None:
+        """Whoever leaves has read the beginning of the answer of the quiet run; where they left, the server tells."""
         ask = self._wanted[index]
-        self._report.ends["left"] += 1
+        name = uuid.uuid4().hex
+        headers = {"x-request-id": name}
         if chance.random() < 0.5:
-            request = self._http.post(ask.path, json=ask.body)
+            request = self._http.post(ask.path, json=ask.body, headers=headers)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(request, chance.uniform(0.001, 0.3))
-            return
-        async with self._http.stream("POST", ask.path, json={**ask.body, "stream": True}) as answer:
-            frames = chance.randint(0, 5)
-            async for _ in answer.aiter_raw():
-                frames -= 1
-                if frames < 0:
-                    break
+                await asyncio.wait_for(request, chance.uniform(0.001, 3))
+        else:
+            pieces = b""
+            body = {**ask.body, "stream": True}
+            async with self._http.stream("POST", ask.path, json=body, headers=headers) as answer:
+                frames = chance.randint(0, 5)
+                async for piece in answer.aiter_raw():
+                    pieces += piece
+                    frames -= 1
+                    if frames < 0:
+                        break
+            if answer.status_code == 200 and not begins(self._quiet[index], ask.surface, pieces):
+                self._report.faults.append(f"{ask.surface}: {pieces!r} begins no {self._quiet[index]}")
+        self._report.ends[await self._where_left(name)] += 1
+
+    async def _where_left(self, name: str) -> str:
+        """What the server had done for a request when its client left."""
+        for _ in range(100):
+            answer = await self._http.get(f"/v1/admin/requests/{name}")
+            if answer.status_code == 404:
+                return "left before it was read, or refused"
+            kinds = [event["kind"] for event in answer.json()["timeline"]]
+            if "finished" in kinds:
+                return "left after the end"
+            if "cancelled" in kinds or "failed" in kinds:
+                return LEFT[[kind for kind in kinds if kind in LEFT][-1]]
+            await asyncio.sleep(0.05)
+        return "left, but is not let go"
 
     async def _malformed(self, index: int, chance: random.Random) -> None:
         body = chance.choice(MALFORMED).replace(b"MODEL", self._model.encode())
@@ -219,7 +277,10 @@ async def _answer(http: httpx.AsyncClient, ask: Ask, *, stream: bool, pause: flo
             if pause:
                 await asyncio.sleep(pause)
                 pause = 0
-    return _told(ask, answer.status_code, b"".join(pieces), stream=answer.status_code == 200)
+    raw = b"".join(pieces)
+    if answer.status_code == 200 and ask.surface != "completions":
+        assert faults(ask.surface, raw, usage=False) == []
+    return _told(ask, answer.status_code, raw, stream=answer.status_code == 200)
 
 
 def _told(ask: Ask, status: int, raw: bytes, *, stream: bool) -> dict[str, Any]:
@@ -241,6 +302,25 @@ def _told(ask: Ask, status: int, raw: bytes, *, stream: bool) -> dict[str, Any]:
             assert choice["index"] not in finishes
             finishes[choice["index"]] = choice["finish_reason"]
     return {"texts": texts, "finishes": finishes}
+
+
+def begins(whole: dict[str, Any], surface: str, raw: bytes) -> bool:
+    """Whether the beginning of a stream says the beginning of an answer."""
+    texts: dict[int, str] = {}
+    for line in raw.split(b"\n\n")[:-1]:
+        data = line.rpartition(b"data: ")[2]
+        if not data.startswith(b"{"):
+            continue
+        frame = msgspec.json.decode(data)
+        for choice in frame.get("choices", ()):
+            text = choice["text"] if surface == "completions" else choice["delta"].get("content")
+            texts[choice["index"]] = texts.get(choice["index"], "") + (text or "")
+        delta = (
+            frame.get("delta") if frame.get("type") in ("response.output_text.delta", "content_block_delta") else None
+        )
+        texts[0] = texts.get(0, "") + (delta if isinstance(delta, str) else (delta or {}).get("text", ""))
+    wanted = whole.get("texts") or {0: whole["text"]}
+    return all(wanted[choice].startswith(text) for choice, text in texts.items())
 
 
 def memory(server: Served) -> dict[str, int]:

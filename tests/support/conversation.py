@@ -84,10 +84,10 @@ def body(
     return wire
 
 
-def faults(surface: str, raw: bytes) -> list[str]:
-    """What the surface's lint has against a stream."""
+def faults(surface: str, raw: bytes, *, usage: bool = True) -> list[str]:
+    """What the surface's lint has against a stream. ``usage``: whether it was asked for, in chat."""
     if surface == "chat":
-        return [str(fault) for fault in lint_chat(raw, Expectation(choices=1, usage=True))]
+        return [str(fault) for fault in lint_chat(raw, Expectation(choices=1, usage=usage))]
     lint: Callable[[bytes], Iterable[object]] = {"responses": lint_responses, "messages": lint_messages}[surface]
     return [str(fault) for fault in lint(raw)]
 
@@ -114,7 +114,7 @@ class Played:
     async def post(self, surface: str, wire: dict[str, Any]) -> httpx.Response:
         transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            return await client.post(PATHS[surface], json=wire)
+            return await client.post(PATHS.get(surface, f"/v1/{surface}"), json=wire)
 
     async def ask(self, surface: str, *, stream: bool, **fields: Any) -> Seen:
         """The answer; a stream is held against its surface's rules."""

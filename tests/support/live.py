@@ -25,6 +25,7 @@ class KnownEngine:
     """The engine behind a server, in this process, with facts of its own."""
 
     pid = os.getpid()
+    leaving = False
 
     def __init__(self, engine: ScriptedEngine, info: EngineInfo) -> None:
         self._engine = engine

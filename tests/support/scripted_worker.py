@@ -10,6 +10,7 @@
 | dies-at K... | the first process dies in its step K, the second in the next K, ...; later ones are obedient |
 | poison K | dies whenever a request with an id that begins with "poison" runs and has K tokens of output or more |
 | allergic | dies while it takes a request whose id begins with "poison" |
+| dies-taking K | the first process dies while it takes its request K, as a grammar that is compiled may have it do |
 | hangs-at K | the first process makes no more steps after K of them |
 | starts OUTCOMES | one letter for each process in order: r ready, f fails to start, d dies; the last one repeats |
 
@@ -77,6 +78,18 @@ class AllergicCore(EngineCore):
         super().add(request)
 
 
+class FragileCore(EngineCore):
+    """Dies with request number ``fatal``."""
+
+    fatal = 0
+
+    def add(self, request: TokenRequest) -> None:
+        self.fatal -= 1
+        if not self.fatal:
+            die()
+        super().add(request)
+
+
 def earlier_processes(path: Path) -> int:
     """How often this was called with the same file before."""
     if str(path) == "none":
@@ -115,7 +128,10 @@ def main() -> int:
             max_waiting=config.max_waiting,
         )
     )
-    core = (AllergicCore if words[0] == "allergic" else EngineCore)(scheduler, Behaviour(words, process))
+    kinds = {"allergic": AllergicCore, "dies-taking": FragileCore}
+    core = kinds.get(words[0], EngineCore)(scheduler, Behaviour(words, process))
+    if isinstance(core, FragileCore) and process == 0:
+        core.fatal = int(words[1])
     connection.sendall(frame(Ready(info)))
     Worker(connection, core).run()
     return 0

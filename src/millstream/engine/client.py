@@ -6,8 +6,6 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from itertools import count
 
 import msgspec
 
@@ -23,13 +21,14 @@ from millstream.engine.messages import (
     Pause,
     Reprioritise,
     Resume,
-    StatsQuery,
     StatsReply,
     Step,
     Submit,
 )
 from millstream.engine.protocol import EngineInfo, EngineStats, PauseReason, SequenceView, TokenDelta, TokenRequest
+from millstream.engine.queries import Queries
 from millstream.engine.restarts import Supervision
+from millstream.engine.streams import SequenceStream
 from millstream.engine.supervisor import Recovery, Supervisor
 from millstream.engine.totals import Totals
 from millstream.ir.errors import ApiError, engine_failed, engine_lost, invalid, overloaded
@@ -39,12 +38,7 @@ __all__ = ["EngineProcess", "EngineStartError"]
 logger = logging.getLogger("millstream.engine")
 
 _JUST_ENDED = "The engine has just ended and is being restarted."
-_ANSWER_SECONDS = 10.0
 _RETRY_AFTER_SECONDS = 2.0
-
-UNREAD_TOKENS = 128
-"""So many tokens, or log probabilities of a prompt, wait for a reader before its sequence is paused with the step that
-follows; it goes on when a quarter of them is left."""
 
 
 class EngineProcess:
@@ -62,10 +56,8 @@ class EngineProcess:
         self._deadlines = Deadlines()
         self._totals = Totals()
         self._timer: asyncio.TimerHandle | None = None
-        self._streams: dict[str, _Stream] = {}
-        self._queries: dict[int, asyncio.Future[StatsReply | None]] = {}
-        self._serials = count()
-        self._asked = False
+        self._streams: dict[str, SequenceStream] = {}
+        self._queries = Queries()
         self._resumed = 0
         self._failure: str | None = None
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -104,7 +96,7 @@ class EngineProcess:
         """How long the last restart took; None: there was none."""
         return self._supervisor.recovery
 
-    async def submit(self, request: TokenRequest) -> _Stream:
+    async def submit(self, request: TokenRequest) -> SequenceStream:
         """Queue one sequence; see `TokenEngine.submit`.
 
         While the engine is restarted, requests wait in the same bounded queue; once a start has failed, they are
@@ -124,7 +116,7 @@ class EngineProcess:
             )
         if request.id in self._journal:
             raise ValueError(f"request id {request.id!r} is in use")
-        stream = _Stream(request.id, self)
+        stream = SequenceStream(request.id, resume=self._read_on, leave=self.forget)
         self._streams[request.id] = stream
         self._journal.add(request)
         if request.deadline is not None:
@@ -175,17 +167,7 @@ class EngineProcess:
         """A round trip to the engine process; None: there is none, or it ended meanwhile."""
         if not self._supervisor.up:
             return None
-        serial = next(self._serials)
-        future: asyncio.Future[StatsReply | None] = asyncio.get_running_loop().create_future()
-        self._queries[serial] = future
-        self._asked = True
-        try:
-            self._supervisor.send(StatsQuery(serial, sequences))
-            return await asyncio.wait_for(future, _ANSWER_SECONDS)
-        except TimeoutError:
-            raise engine_failed(f"The engine has not answered for {_ANSWER_SECONDS:g} s.") from None
-        finally:
-            self._queries.pop(serial, None)
+        return await self._queries.ask(self._supervisor.send, sequences=sequences)
 
     def _known(self, outage: str | None = None) -> EngineStats:
         """The last counts of the engine, with the requests that it does not know of."""
@@ -207,7 +189,7 @@ class EngineProcess:
 
     @property
     def expects_answer(self) -> bool:
-        return self._journal.busy or self._asked
+        return self._journal.busy or self._queries.pending
 
     def engine_event(self, event: Event) -> None:
         """See `millstream.engine.supervisor.Supervised`, as for the methods that follow."""
@@ -222,11 +204,7 @@ class EngineProcess:
             self._journal.accepted(event.request_id)
         elif isinstance(event, StatsReply):
             self._totals.told(event.stats)
-            if event.serial is not None:
-                self._asked = False
-                future = self._queries.get(event.serial)
-                if future is not None and not future.done():
-                    future.set_result(event)
+            self._queries.answered(event)
 
     def engine_down(self) -> None:
         for name in self._journal.crashed():
@@ -241,7 +219,7 @@ class EngineProcess:
                 )
             )
         self._totals.ended()
-        self._answer_queries()
+        self._queries.ended()
 
     def engine_up(self) -> None:
         if (recovery := self._supervisor.recovery) is not None:
@@ -260,7 +238,7 @@ class EngineProcess:
         if shown is not None:
             stream = self._streams[shown.id]
             # One step may tell as much as that of a prompt: a reader that keeps up is not paused for it.
-            lagging = stream.unread >= UNREAD_TOKENS
+            lagging = stream.lags
             stream.push(shown)
             if shown.finish is not None:
                 self._deadlines.remove(shown.id)
@@ -281,11 +259,10 @@ class EngineProcess:
         else:
             self._submit_due()
 
-    def reading(self, stream: _Stream) -> None:
+    def _read_on(self, request_id: str) -> None:
         """The reader of a paused stream has read most of what waited for it."""
-        if stream.id in self._journal:
-            stream.paused = False
-            self._resume(stream.id, "paused_reader")
+        if request_id in self._journal:
+            self._resume(request_id, "paused_reader")
 
     def _set_timer(self) -> None:
         """Wake up at the next deadline."""
@@ -324,19 +301,7 @@ class EngineProcess:
         self._streams.clear()
         self._set_timer()
         self._journal.clear()
-        self._answer_queries(engine_failed(reason))
-
-    def _answer_queries(self, error: ApiError | None = None) -> None:
-        """The engine that was asked is gone."""
-        self._asked = False
-        for future in self._queries.values():
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-        self._queries.clear()
+        self._queries.ended(engine_failed(reason))
 
     def _require_hope(self) -> None:
         """Raise if there is no engine and none can be expected soon."""
@@ -344,48 +309,3 @@ class EngineProcess:
             raise engine_lost(self._failure)
         if self._supervisor.outage is not None and (seconds := self._supervisor.retry_after) is not None:
             raise engine_failed(self._supervisor.outage, retry_after=max(seconds, 1.0))
-
-
-class _Stream:
-    """Deltas of one sequence; fed by the client, read by one consumer. ``unread``: what waits for the reader, as
-    `_weight` counts it."""
-
-    def __init__(self, request_id: str, client: EngineProcess) -> None:
-        self.id = request_id
-        self._client = client
-        self._queue: asyncio.Queue[TokenDelta | ApiError] = asyncio.Queue()
-        self._done = False
-        self.unread = 0
-        self.paused = False
-
-    def push(self, delta: TokenDelta) -> None:
-        self.unread += _weight(delta)
-        self._queue.put_nowait(delta)
-
-    def fail(self, error: ApiError) -> None:
-        self._queue.put_nowait(error)
-
-    def __aiter__(self) -> AsyncIterator[TokenDelta]:
-        return self
-
-    async def __anext__(self) -> TokenDelta:
-        if self._done:
-            raise StopAsyncIteration
-        item = await self._queue.get()
-        if isinstance(item, ApiError):
-            self._done = True
-            raise item
-        self.unread -= _weight(item)
-        if self.paused and self.unread <= UNREAD_TOKENS // 4:
-            self._client.reading(self)
-        self._done = item.finish is not None
-        return item
-
-    async def aclose(self) -> None:
-        self._done = True
-        self._client.forget(self.id)
-
-
-def _weight(delta: TokenDelta) -> int:
-    """Tokens that a delta tells something about."""
-    return len(delta.tokens) + len(delta.prompt_logprobs)

@@ -6,6 +6,8 @@ Elsewhere nothing is known, and silence is judged by the clock alone.
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,9 +17,14 @@ _WANTS_TO_RUN = frozenset("RD")
 A sleeping, stopped or dead thread is kept from nothing."""
 
 
+ANSWERING = "answers"
+"""Name of a thread that answers questions about the process and does none of its work. It runs, or would, whenever it
+is asked, so that nothing it does tells how the work goes."""
+
+
 class Vitals(msgspec.Struct, frozen=True):
-    """``cpu_seconds``: processor time of all threads so far; ``wants_to_run``: whether any thread would go on if the
-    machine let it."""
+    """Of all threads but those of the name `ANSWERING`. ``cpu_seconds``: their processor time so far;
+    ``wants_to_run``: whether any would go on if the machine let it."""
 
     cpu_seconds: float
     wants_to_run: bool
@@ -30,7 +37,10 @@ def vitals(pid: int) -> Vitals | None:
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             # The name, in parentheses, may hold anything; the state is the first field behind it.
-            fields = (thread / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            head, _, tail = (thread / "stat").read_text(errors="replace").rpartition(")")
+            if head.endswith(f"({ANSWERING}"):
+                continue
+            fields = tail.split()
             wants = wants or fields[0] in _WANTS_TO_RUN
             ticks += int(fields[11]) + int(fields[12])
     except (OSError, IndexError, ValueError):
@@ -44,3 +54,9 @@ def share_of_time(before: Vitals | None, now: Vitals | None, seconds: float) -> 
     if before is None or now is None or not now.wants_to_run:
         return 1.0
     return min(max(now.cpu_seconds - before.cpu_seconds, 0.0) / seconds, 1.0)
+
+
+def leave_vitals() -> None:
+    """Give the calling thread the name `ANSWERING`, where the system lets it."""
+    with suppress(OSError):
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(ANSWERING, encoding="ascii")

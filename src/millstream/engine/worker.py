@@ -41,6 +41,7 @@ from millstream.engine.messages import (
     frame,
 )
 from millstream.engine.protocol import EngineInfo
+from millstream.engine.vitals import leave_vitals
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler
 
@@ -224,6 +225,7 @@ class Worker:
 
     def _listen(self) -> None:
         """Read the socket until its end."""
+        leave_vitals()
         reader = FrameReader()
         try:
             while data := self._connection.recv(_RECEIVE_BYTES):

@@ -205,6 +205,7 @@ class ModelHost:
         if (task := self._loading.get(name)) is not None:
             task.cancel()
         if (served := self._served.pop(name, None)) is not None:
+            served.leaving = True
             self._unloading[name] = served
             self._spawn(self._unload(served))
         if self._default == name:
@@ -290,6 +291,7 @@ class LostEngine(NamedTuple):
     reason: str
     info: EngineInfo | None = None
     pid: int = 0
+    leaving: bool = False
 
     async def stats(self) -> EngineStats:
         """Raises `ApiError`: why there is none."""

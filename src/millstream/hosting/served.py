@@ -21,6 +21,8 @@ class Served:
         self.source = source
         self.engine: HostedEngine = opened.engine
         self.provider: ModelProvider = opened.provider
+        self.leaving = False
+        """Whether it takes no new requests, as it is being unloaded."""
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()

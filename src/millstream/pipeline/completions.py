@@ -25,7 +25,6 @@ from millstream.pipeline.echo import Echo, PromptStage, ScoredEcho, ScoredPrompt
 from millstream.pipeline.prompts import PromptReader, Wire
 from millstream.pipeline.ranking import BestOf
 from millstream.pipeline.sequences import ChoiceStream, sampling_params, token_requests
-from millstream.pipeline.timeouts import timely
 
 
 class _Prompt(NamedTuple):
@@ -71,12 +70,8 @@ class Completer:
         if drawn > request.n:
             streams = self._ranked(request, streams, drawn)
         if len(streams) == 1:
-            stream = guard(streams[0], choices=request.choices)
-        else:
-            stream = merge(streams, choices=request.choices)
-        if request.sampling.max_tokens == 0:  # without tokens it is complete
-            return stream
-        return timely(stream, request.service, choices=request.choices, echo=request.echo)
+            return guard(streams[0], choices=request.choices)
+        return merge(streams, choices=request.choices)
 
     def _check(self, request: CompletionRequest) -> None:
         if not request.prompts:

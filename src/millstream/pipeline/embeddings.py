@@ -112,7 +112,7 @@ async def _pooled(stream: TokenStream) -> bytes:
         if delta.finish == "error":
             raise engine_failed(f"The engine failed: {delta.error}.")
         if delta.finish == "timeout":
-            raise timed_out()
+            raise timed_out("the vector was there")
         if delta.finish is not None and delta.embedding is not None:
             return delta.embedding
     raise engine_failed("The engine ended the request without a vector.")

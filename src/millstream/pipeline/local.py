@@ -34,7 +34,6 @@ from millstream.pipeline.sequences import (
     sampling_params,
     token_requests,
 )
-from millstream.pipeline.timeouts import timely
 
 LONG_CONVERSATION = 64
 """Messages from which, for the same reason, a conversation is rendered there."""
@@ -126,8 +125,7 @@ class LocalProvider:
         except BaseException:
             await asyncio.gather(*(choice.aclose() for choice in choices), return_exceptions=True)
             raise
-        stream = guard(choices[0]) if len(choices) == 1 else merge(choices)
-        return timely(stream, request.service, choices=request.n)
+        return guard(choices[0]) if len(choices) == 1 else merge(choices)
 
     async def embed(self, request: EmbeddingRequest) -> Embeddings:
         """See `millstream.ir.provider.EmbeddingProvider`."""

@@ -13,10 +13,14 @@ EngineHealth = Callable[[], Awaitable[EngineStats]]
 
 
 class ServedEngine(Protocol):
-    """One engine. ``info`` None, ``pid`` 0: nothing is known of it (any more)."""
+    """One engine. ``info`` None, ``pid`` 0: nothing is known of it (any more). ``leaving``: it takes no new requests,
+    and ends after the open ones."""
 
     @property
     def model(self) -> str: ...
+
+    @property
+    def leaving(self) -> bool: ...
 
     @property
     def info(self) -> EngineInfo | None: ...
@@ -51,6 +55,10 @@ class OneEngine:
     @property
     def model(self) -> str:
         return next((card.id for card in self._provider.models()), "")
+
+    @property
+    def leaving(self) -> bool:
+        return False
 
     @property
     def info(self) -> None:

@@ -26,10 +26,10 @@ from millstream.server.settings import Settings
 from millstream.server.tenants import is_stranger, key_of, visible_to
 from millstream.surfaces.openai_common import to_json
 
-Status = Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "no_model"]
+Status = Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "unloading", "no_model"]
 """What the server is doing: it can answer; the model is being loaded; it stops; the engine process is being started
-again; the engine does not answer questions; it answers them, but its step has no end; there will be no engine; no model
-is loaded."""
+again; the engine does not answer questions; it answers them, but its step has no end; there will be no engine; the
+model answers what is open and ends; no model is loaded."""
 
 _COUNTS = ("running", "waiting", "kv_blocks_used", "kv_blocks_total", "steps", "restarts")
 
@@ -66,9 +66,10 @@ class Health:
         engines = self._engines.engines()
         found = await asyncio.gather(*map(self._asked, engines))
         reports = {engine.model: report for engine, report in zip(engines, found, strict=True)}
-        first = found[0] if found else Report("no_model", "No model is loaded.")
+        serving = (reports[engine.model] for engine in engines if not engine.leaving)
+        first = next(serving, Report("no_model", "No model is loaded."))
         if self._lifecycle.draining:
-            reason = f"The server is shutting down; {self._lifecycle.open_requests} requests are being answered."
+            reason = f"The server is shutting down; open requests: {self._lifecycle.open_requests}."
             return Report("draining", reason, first.stats, reports)
         return Report(first.status, first.reason, first.stats, reports)
 
@@ -84,6 +85,8 @@ class Health:
         resting = sum(stats.waits.get(reason, 0) for reason in get_args(PauseReason))
         if stats.running + stats.waiting > resting and stats.idle_seconds > self._settings.stuck_seconds:
             return Report("stuck", f"The engine has work but made no step for {stats.idle_seconds:.0f} s.", stats)
+        if engine.leaving:
+            return Report("unloading", "The model is being unloaded and takes no new requests.", stats)
         return Report("ready", None, stats)
 
 

@@ -20,6 +20,7 @@ from millstream.server.head import HeadError, check_head
 from millstream.server.lifecycle import Lifecycle, shutting_down
 from millstream.server.memory import MemoryKeeper, is_large
 from millstream.server.origins import check_caller
+from millstream.server.paths import is_glance
 from millstream.server.reading import ReadingRoom
 from millstream.server.settings import Settings
 from millstream.server.telemetry.context import traceparent
@@ -71,7 +72,9 @@ class RequestFrame:
             if self._lifecycle.draining and scope["method"] == "POST" and not scope["path"].startswith(OPERATORS):
                 await error_response(shutting_down(), surface)(scope, receive, framed)
             else:
-                with self._lifecycle.request(), self._reading.counted(receive) as counted:
+                glance = is_glance(scope["path"])
+                entered = self._lifecycle.watching() if glance else self._lifecycle.request()
+                with entered, self._reading.counted(receive) as counted:
                     await self._app(scope, counted, framed)
         except ApiError as error:
             response = error_response(error, surface)

@@ -27,6 +27,11 @@ def is_operators(path: str) -> bool:
     return _below(path, OPERATOR)
 
 
+def is_glance(path: str) -> bool:
+    """Whether a request only looks how the server is: it is none that is being answered."""
+    return path in PROBES or path == "/metrics"
+
+
 def is_local(path: str) -> bool:
     """Whether only this machine may ask while there are no keys."""
     return _below(path, _LOCAL_WITHOUT_KEYS)

@@ -25,7 +25,7 @@ QUEUE_FIELDS = (
         "timeout",
         "honoured",
         f"Seconds, above 0 and at most {MAX_TIMEOUT:g}: an answer that is not complete by then ends as one that "
-        "reached its token limit; one that has no token by then is a 504. Default: what the operator set, else none.",
+        "reached its token limit, in the queue too. Default: what the operator set, else none.",
     ),
 )
 FIELDS = (

@@ -31,6 +31,9 @@ from millstream.cli.options import (
 LogLevel = Literal["error", "warning", "info", "debug"]
 LEVELS = ", ".join(get_args(LogLevel))
 
+LONGEST_SECONDS = 86_400
+"""No time limit is longer, as in requests: clocks of event loops do not take every number."""
+
 
 def serve(
     models: ModelsArgument = None,
@@ -69,16 +72,25 @@ def serve(
         typer.Option(
             metavar="SECONDS",
             min=1,
+            max=LONGEST_SECONDS,
             rich_help_panel="Engine",
             help="A silent engine that has work is restarted after this long at most; 60 if not given.",
         ),
     ] = None,
     request_timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.001, help="Time limit of requests that name none in `timeout`."),
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            max=LONGEST_SECONDS,
+            help="Time limit of requests that name none in `timeout`.",
+        ),
     ] = None,
     stall_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="A client that reads nothing for this long is cut off.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, max=LONGEST_SECONDS, help="A client that reads nothing for this long is cut off."
+        ),
     ] = 300.0,
     tool_format: ToolFormatOption = None,
     reasoning_format: ReasoningFormatOption = None,

@@ -48,7 +48,7 @@ class EngineHealth(Struct):
     """`reason`: why it is not ready. Counts are there if the engine told them; `waits` says by its reason how many
     sequences wait."""
 
-    status: Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "no_model"]
+    status: Literal["ready", "loading", "draining", "restarting", "silent", "stuck", "lost", "unloading", "no_model"]
     model: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     running: int | UnsetType = UNSET
