@@ -114,7 +114,8 @@ class AnswerRoute:
             raise
         except ApiError as error:
             self._metrics.request(self._name, "refused" if error.status < 500 else "failed")
-            await error_response(in_words_of(exchange.surface, error, call), exchange.surface)(scope, receive, send)
+            error = in_words_of(exchange.surface, terms.told(error), call)
+            await error_response(error, exchange.surface)(scope, receive, send)
             return
         except Exception:
             self._metrics.request(self._name, "failed")

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from millstream.engine.protocol import EngineStats, PauseReason
 from millstream.ir.errors import ENGINE_LOST, ApiError
 from millstream.ir.provider import ModelCard
+from millstream.keys.key import Key
 from millstream.server.engines import Engines, ServedEngine
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.settings import Settings
@@ -110,10 +111,18 @@ class HealthRoutes:
 
     def _answer(self, request: Request, report: Report, *, ok: bool) -> Response:
         if is_stranger(request.scope):
-            report = Report(report.status, report.reason)
-            return answer(report, None, ok=ok)
-        models = [card.id for card in visible_to(key_of(request.scope), self._models())]
-        return answer(report, models, ok=ok)
+            return answer(Report(report.status), None, ok=ok)
+        key = key_of(request.scope)
+        models = [card.id for card in visible_to(key, self._models())]
+        return answer(report if key is None else _seen_by(key, report), models, ok=ok)
+
+
+def _seen_by(key: Key, report: Report) -> Report:
+    """What a key may know of a report: nothing of models that it may not use."""
+    seen = {name: engine for name, engine in report.engines.items() if key.may_use(name)}
+    if len(seen) == len(report.engines):
+        return report
+    return Report(report.status, engines=seen)
 
 
 def answer(report: Report, models: list[str] | None, *, ok: bool) -> Response:
