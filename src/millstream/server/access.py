@@ -116,8 +116,8 @@ def _with(scope: Scope, **state: object) -> Scope:
 
 
 def _tokens(scope: Scope) -> dict[bytes, set[bytes]]:
-    """The tokens that a request names, by header: as OpenAI's clients do, or as Anthropic's. Clients that send both send
-    one of them for form's sake, so any of them may be the key."""
+    """The tokens that a request names, by header: as OpenAI's clients do, or as Anthropic's. Clients that send both
+    send one of them for form's sake, so any of them may be the key."""
     tokens: dict[bytes, set[bytes]] = {}
     for name, value in scope["headers"]:
         token = value.strip()
