@@ -71,8 +71,8 @@ class RequestFrame:
             if self._lifecycle.draining and scope["method"] == "POST" and not scope["path"].startswith(OPERATORS):
                 await error_response(shutting_down(), surface)(scope, receive, framed)
             else:
-                with self._lifecycle.request(), self._reading.counted(receive) as counted:
-                    await self._app(scope, counted, framed)
+                with self._lifecycle.request(), self._reading.reading(scope, receive) as (inside, counted):
+                    await self._app(inside, counted, framed)
         except ApiError as error:
             response = error_response(error, surface)
             if isinstance(error, HeadError):
