@@ -152,7 +152,10 @@ async def test_while_it_finishes_a_model_is_unloading(world: World) -> None:
     view = await world.post("unload", "alpha")
     assert (view.state, view.open_requests, view.default) == ("unloading", 1, False)
     assert (await world.post("load", "alpha", 409))["code"] == "model_unloading"
-    assert (await world.client.get("/ready")).json()["engines"][0]["model"] == "alpha"
+    ready = await world.client.get("/ready")
+    assert ready.json()["engines"][0]["model"] == "alpha"
+    assert (ready.status_code, ready.json()["status"]) == (503, "no_model")  # what comes now is refused
+    assert (await world.client.get("/health")).status_code == 200
     world.opener.gate.set()
     assert (await running).json()["choices"][0]["message"]["content"] == "alpha"
     await settled(world.host)
@@ -213,6 +216,18 @@ async def test_a_pull_is_cancelled(world: World) -> None:
     assert (view.state, view.error) == ("available", None)
     assert (await world.post("pull/cancel", "tiny", 409))["code"] == "not_pulling"
     await world.post("pull", "tiny")
+    world.fetching.goon.set()
+    await world.until("tiny", "on_disk")
+
+
+async def test_a_pull_that_is_asked_for_while_one_is_being_stopped_begins_after_it(world: World) -> None:
+    """The last word counts."""
+    await world.post("pull", "tiny")
+    stopping = asyncio.create_task(world.pulls.cancel("tiny"))
+    await asyncio.sleep(0)
+    assert world.pulls.stopping("tiny")
+    world.pulls.start(TINY)
+    await stopping
     world.fetching.goon.set()
     await world.until("tiny", "on_disk")
 

@@ -67,7 +67,7 @@ def create_app(
     ledger = Ledger(Keyring(KeyFile(settings.keys_path) if settings.keys_path else None, single=settings.api_key))
     metrics = Metrics(lambda: lifecycle.open_requests, ledger.ring.name_of)
     engines = engines if isinstance(engines, Engines) else OneEngine(provider, engines)
-    health = Health(engines, lifecycle, settings)
+    health = Health(engines, provider.models, lifecycle, settings)
     info = InfoRoutes(provider, health, metrics)
     probes = HealthRoutes(health, provider.models)
     store = SqliteStore(settings.store_path, settings.store)

@@ -54,11 +54,18 @@ class Report(msgspec.Struct, frozen=True):
         return self.status == "ready"
 
 
+_NO_MODEL = Report("no_model", "No model is loaded.")
+
+
 class Health:
     """Asks the engines, and knows what their answers mean."""
 
-    def __init__(self, engines: Engines, lifecycle: Lifecycle, settings: Settings) -> None:
+    def __init__(
+        self, engines: Engines, models: Callable[[], list[ModelCard]], lifecycle: Lifecycle, settings: Settings
+    ) -> None:
+        """``models``: those that take requests."""
         self._engines = engines
+        self._models = models
         self._lifecycle = lifecycle
         self._settings = settings
 
@@ -67,7 +74,9 @@ class Health:
         engines = self._engines.engines()
         found = await asyncio.gather(*map(self._asked, engines))
         reports = {engine.model: report for engine, report in zip(engines, found, strict=True)}
-        first = found[0] if found else Report("no_model", "No model is loaded.")
+        first = found[0] if found else _NO_MODEL
+        if first.ready and not self._models():  # the last engine finishes what is open, and takes nothing new
+            first = _NO_MODEL
         if self._lifecycle.draining:
             reason = f"The server is shutting down; {self._lifecycle.open_requests} requests are being answered."
             return Report("draining", reason, first.stats, reports)
