@@ -222,6 +222,18 @@ async def test_a_pull_is_cancelled(world: World) -> None:
     await world.until("tiny", "on_disk")
 
 
+async def test_a_pull_that_is_asked_for_while_one_is_being_stopped_begins_after_it(world: World) -> None:
+    """The last word counts."""
+    await world.post("pull", "tiny")
+    stopping = asyncio.create_task(world.pulls.cancel("tiny"))
+    await asyncio.sleep(0)
+    assert world.pulls.stopping("tiny")
+    world.pulls.start(TINY)
+    await stopping
+    world.fetching.goon.set()
+    await world.until("tiny", "on_disk")
+
+
 @pytest.mark.parametrize(
     ("failure", "words"), [(ModelUnavailable("no network"), "no network"), (ValueError("x"), "internal error")]
 )

@@ -164,6 +164,25 @@ async def test_a_load_can_be_stopped() -> None:
     await host.close()
 
 
+async def test_a_model_can_be_loaded_while_its_load_is_being_stopped() -> None:
+    """The last word counts."""
+    host, opener = await host_of("alpha")
+    opener.loading.clear()
+    host.load(source("beta"))
+    await asyncio.sleep(0)
+    host.unload("beta")
+    assert not host.is_loading("beta")
+    host.load(source("beta"))
+    assert host.is_loading("beta")
+    await asyncio.sleep(0.01)
+    assert host.is_loading("beta")
+    opener.loading.set()
+    await settled(host)
+    assert await text_of(host, "beta") == "beta"
+    assert opener.most_at_once == 1
+    await host.close()
+
+
 async def test_a_lost_engine_ends_nothing_but_its_model() -> None:
     host, opener = await host_of("alpha", "beta")
     opener.engines["alpha"].lost.set_result("killed")

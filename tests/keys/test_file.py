@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,58 @@ def test_a_file_that_others_may_write_is_not_trusted(keys: Keys) -> None:
     keys.path.chmod(0o620)
     with pytest.raises(KeyFileError, match="chmod 600"):
         KeyFile(keys.path).read()
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+
+
+def zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def circle(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize("make", [pipe, zeros, circle, huge, Path.mkdir])
+def test_what_stands_in_the_place_of_the_file_neither_stops_nor_fills_the_server(
+    keys: Keys, make: Callable[[Path], None]
+) -> None:
+    """A pipe would be waited for, by all requests."""
+    token = keys.add("a")
+    ring = Keyring(KeyFile(keys.path))
+    keys.path.unlink()
+    make(keys.path)
+    with pytest.raises(KeyFileError, match=r"keys\.json"):
+        KeyFile(keys.path).read()
+    assert ring.guarded
+    assert ring.find(token.encode()) is not None
+
+
+def test_the_ring_sees_that_others_may_write_the_file(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
+    """Its mode is no part of its content."""
+    token = keys.add("a")
+    ring = Keyring(KeyFile(keys.path))
+    keys.path.chmod(0o666)
+    assert ring.find(token.encode()) is not None
+    assert "chmod 600" in caplog.text
+
+
+def test_the_name_of_a_key_that_is_gone_stays_known(keys: Keys) -> None:
+    """Its id is nobody's business, also where its last answers are counted."""
+    keys.add("a")
+    ring, gone = Keyring(KeyFile(keys.path)), keys.id_of("a")
+    keys.revoke("a")
+    assert ring.find(b"x") is None
+    assert ring.name_of(gone) == "a"
+    assert ring.name_of("never") == "never"
 
 
 def test_the_ring_follows_the_file(keys: Keys) -> None:

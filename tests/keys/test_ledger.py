@@ -80,6 +80,37 @@ def test_a_refused_request_costs_nothing_but_is_counted(ledger: Ledger) -> None:
     assert (usage.requests, usage.refused, usage.open_requests) == (1, 5, 0)
 
 
+def test_the_wait_is_that_of_the_limit_that_is_there_last(ledger: Ledger, clock: Clock) -> None:
+    """Who comes again after it is not told to wait for the other one then."""
+    who = key(requests_per_minute=1, tokens_per_minute=60)
+    claim = ledger.admit(who)
+    claim.used(prompt=160, cached=0, completion=0)
+    claim.close()
+    error = refused(ledger, who)
+    assert (error.type, error.retry_after) == ("tokens", 101.0)
+    clock.now = 101.0
+    ledger.admit(who).close()
+    other = key("b", requests_per_minute=1, tokens_per_minute=6000)
+    claim = ledger.admit(other)
+    claim.used(prompt=6000, cached=0, completion=0)
+    claim.close()
+    error = refused(ledger, other)
+    assert (error.type, error.retry_after) == ("requests", 60.0)
+
+
+def test_a_prompt_that_finds_no_room_is_no_request(ledger: Ledger) -> None:
+    who = key(requests_per_minute=3, tokens_per_minute=100)
+    first = ledger.admit(who)
+    first.reserve(50)
+    second = ledger.admit(who)
+    with pytest.raises(ApiError):
+        second.reserve(60)
+    second.close()
+    assert ledger.standing(who).requests.remaining == 2  # type: ignore[union-attr]
+    (usage,) = ledger.usage()
+    assert (usage.requests, usage.refused, usage.open_requests) == (1, 1, 1)
+
+
 def test_what_was_reserved_is_replaced_by_what_was_used(ledger: Ledger) -> None:
     who = key(tokens_per_minute=100)
     claim = ledger.admit(who)

@@ -12,12 +12,15 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from millstream.engine.scripted import ScriptedEngine as TokenScript
+from millstream.ir.errors import ApiError
 from millstream.keys.key import digest_of
 from millstream.server.app import create_app
 from millstream.server.paths import is_open, is_operators
 from millstream.server.settings import Settings
 from support.keyed import Keys
 from support.provider import ScriptedEngine, ScriptedProvider
+from support.scripted_model import info, provider
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -170,6 +173,42 @@ async def test_any_of_the_keys_that_are_sent_may_be_the_one(caller: Caller, keys
         assert (await caller.chat(headers)).status_code == 200
 
 
+async def test_one_that_has_expired_is_no_reason_to_refuse_another(caller: Caller, keys: Keys) -> None:
+    keys.add("old", expires=1.0)
+    token = {"x-api-key": keys.tokens["user"]}
+    assert (await caller.chat({**keys.header("old"), **token})).status_code == 200
+
+
+async def test_two_keys_at_once_are_nobodys(caller: Caller, keys: Keys) -> None:
+    """Whose limits would it be, and whose answers? Proxies do not keep the order of headers."""
+    one, other = keys.header("user"), {"x-api-key": keys.tokens["boss"]}
+    for headers in ({**one, **other}, {**other, **one}):
+        answer = await caller.chat(headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "ambiguous_api_key")
+        assert (await caller.ask("/v1/admin/keys", headers=headers)).status_code == 401
+        assert (await caller.ask("/health", headers=headers)).json() == {"status": "ready"}
+    assert (await caller.chat({**one, "x-api-key": keys.tokens["user"]})).status_code == 200
+
+
+async def test_a_request_is_one_guess(caller: Caller, keys: Keys) -> None:
+    """A header that comes twice is what a proxy and this server may read differently."""
+    right = ("authorization", f"Bearer {keys.tokens['user']}")
+    for headers in ([right, ("authorization", "Bearer x")], [("authorization", "Bearer x"), right]):
+        answer = await caller.ask("/v1/models", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "ambiguous_api_key")
+    assert (await caller.ask("/v1/models", headers=[right, right])).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer \xff\xfe", "Bearer schl\xfcssel", "Bearer " + "x" * 60_000, "Bearer", "\t", "Bearer\tx"]
+)
+async def test_odd_tokens_are_wrong_ones(caller: Caller, value: str) -> None:
+    for name in ("authorization", "x-api-key"):
+        answer = await caller.ask("/v1/models", headers=[(name.encode(), value.encode("latin-1"))])
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] in ("invalid_api_key", "missing_api_key")
+
+
 async def test_keys_are_not_taken_from_the_query_or_cookies(caller: Caller, keys: Keys) -> None:
     token = keys.tokens["user"]
     assert (await caller.ask(f"/v1/models?api_key={token}&key={token}")).status_code == 401
@@ -252,6 +291,15 @@ async def test_whoever_has_no_key_learns_that_the_server_lives_and_no_more(calle
         assert (told["models"], told["steps"]) == (["tiny"], 4)
 
 
+async def test_whoever_has_no_key_is_not_told_why(keys: Keys) -> None:
+    """Reasons may name models and files."""
+    engine = ScriptedEngine()
+    engine.answer = ApiError("The engine ended: /srv/secret.gguf is gone.", status=503)
+    caller = Caller(create_app(ScriptedProvider(), engine.stats, Settings(keys_path=keys.path)))
+    assert (await caller.ask("/ready")).json() == {"status": "restarting"}
+    assert "secret" in (await caller.ask("/ready", headers=keys.header("boss"))).text
+
+
 async def test_a_preflight_needs_no_key_and_a_refusal_can_be_read(keys: Keys) -> None:
     caller = Caller(app_with(keys_path=keys.path, allow_origins=("https://app.example",)))
     page = {"origin": "https://app.example"}
@@ -304,6 +352,31 @@ class TestModels:
             return
         assert answers[0] == answers[1]
         assert "tiny" not in answers[0][1]
+        allowed = await caller.ask(path, method="POST", headers=narrow, json={**body, "model": "other"})
+        assert allowed.status_code in (404, 501)  # what answers here has no tokenizer
+        assert "tiny" not in allowed.text
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/tokenize", {"prompt": "hi"}),
+            ("/detokenize", {"tokens": [1]}),
+            ("/apply-template", {"messages": CHAT["messages"]}),
+        ],
+    )
+    async def test_no_name_is_none_of_the_others(
+        self, keys: Keys, narrow: dict[str, str], path: str, body: Any
+    ) -> None:
+        engine = TokenScript(lambda request: (), info=info())
+        caller = Caller(create_app(provider(engine), engine.stats, Settings(keys_path=keys.path)))
+        answer = await caller.ask(path, method="POST", headers=narrow, json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_model")
+
+    async def test_health_tells_of_no_other(self, caller: Caller, keys: Keys, narrow: dict[str, str]) -> None:
+        for path in ("/health", "/ready"):
+            told = await caller.ask(path, headers=narrow)
+            assert (told.json(), "tiny" in told.text) == ({"status": "ready", "models": []}, False)
+            assert (await caller.ask(path, headers=keys.header("user"))).json()["engines"][0]["model"] == "tiny"
 
 
 class TestPriority:
@@ -353,7 +426,10 @@ async def test_metrics_tell_names_and_nothing_else_of_keys(caller: Caller, keys:
     await caller.chat(keys.header("user"))
     text = (await caller.ask("/metrics", headers=keys.header("boss"))).text
     assert 'millstream_tenant_tokens_total{kind="completion",tenant="user"} 3.0' in text
-    for name in ("user", "boss"):
+    gone = keys.id_of("user")
+    keys.revoke("user")
+    assert gone not in (await caller.ask("/metrics", headers=keys.header("boss"))).text
+    for name in ("boss",):
         assert keys.id_of(name) not in text
         assert keys.tokens[name] not in text
         assert digest_of(keys.tokens[name].encode()) not in text

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from starlette.types import Message, Receive
 
+from millstream.ir.errors import ApiError
 from millstream.server import memory
 from millstream.server.memory import LARGE_BYTES, MemoryKeeper, is_large
+from millstream.server.reading import ReadingRoom, body_decoded
 
 
 @pytest.mark.parametrize(
@@ -42,3 +45,27 @@ async def test_a_burst_costs_one_call_and_the_next_burst_another(monkeypatch: py
         await asyncio.wait_for(done.wait(), 10)
         done.clear()
         assert len(calls) == burst
+
+
+def body_of(size: int) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * size, "more_body": False}
+
+    return receive
+
+
+async def test_a_full_room_takes_small_bodies_only() -> None:
+    room = ReadingRoom(100_000)
+    with room.reading({"type": "http"}, body_of(100_000)) as (scope, large):
+        await large()
+        with room.reading({"type": "http"}, body_of(100)) as (_, small):
+            await small()
+            with room.reading({"type": "http"}, body_of(101)) as (_, other), pytest.raises(ApiError) as refused:
+                await other()
+            assert (refused.value.status, room.held) == (429, 100_100)
+        body_decoded(scope)
+        assert room.held == 0
+        with room.reading({"type": "http"}, body_of(101)) as (_, other):
+            await other()
+            assert room.held == 101
+    assert room.held == 0

@@ -16,6 +16,8 @@ import pytest
 
 from millstream.server.head import MAX_HEADERS, MAX_TARGET_BYTES
 from millstream.server.protocol import allowed_connections
+from millstream.surfaces import openai_chat
+from millstream.surfaces.wire import Call, Limits
 from support.keyed import Keys
 from support.live import Live, read_all, serving
 
@@ -144,6 +146,32 @@ class TestBody:
             text = "x" * 90_000
             message = {"model": "tiny", "messages": [{"role": "user", "content": text}]}
             assert client.post(CHAT, json=message).status_code == 200
+
+    def test_large_bodies_that_wait_to_be_decoded(self, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They come faster than two threads decode them."""
+        begun, go_on = threading.Event(), threading.Event()
+        decode = openai_chat.decode
+
+        def slow(body: bytes, limits: Limits) -> Call:
+            begun.set()
+            assert go_on.wait(20)
+            return decode(body, limits)
+
+        monkeypatch.setattr("millstream.server.decoding.LARGE_BODY", 1000)
+        monkeypatch.setattr("millstream.surfaces.openai_chat.decode", slow)
+        body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "x" * 60_000}]}).encode()
+        request = head("content-type: application/json", f"content-length: {len(body)}", "connection: close") + body
+        first = live.raw(request)
+        try:
+            assert begun.wait(20)
+            status, headers, told = answered(live.raw(request))
+            assert (status, told["error"]["code"], headers["retry-after"]) == (429, "queue_full", "5")
+            with live.client() as client:  # who asks little is answered meanwhile
+                assert client.post("/v1/completions", json={"model": "tiny", "prompt": "hi"}).status_code == 200
+        finally:
+            go_on.set()
+        assert answered(first)[0] == 200
+        assert answered(live.raw(request))[0] == 200
 
     def test_without_a_key_nothing_of_a_body_is_read(self, tmp_path: Path) -> None:
         keys = Keys(tmp_path)

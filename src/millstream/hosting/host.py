@@ -202,7 +202,7 @@ class ModelHost:
         """Begin to end a model: it takes no new requests, and its process ends after the open ones. One that failed is
         forgotten. Nothing happens if there is no such model."""
         self._failed.pop(name, None)
-        if (task := self._loading.get(name)) is not None:
+        if (task := self._loading.pop(name, None)) is not None:
             task.cancel()
         if (served := self._served.pop(name, None)) is not None:
             served.leaving = True
@@ -237,8 +237,12 @@ class ModelHost:
             return None
         self._failed.pop(name, None)
         task = self._loading[name] = self._spawn(self._load(source))
-        task.add_done_callback(lambda _: self._loading.pop(name))
+        task.add_done_callback(partial(self._loaded, name))
         return task
+
+    def _loaded(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._loading.get(name) is task:  # else it was stopped, and the model may be loaded anew by now
+            del self._loading[name]
 
     async def _load(self, source: ModelSource) -> None:
         name = source.name

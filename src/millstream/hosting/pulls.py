@@ -37,8 +37,10 @@ class Pulls:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "pull")
 
     def start(self, model: CatalogueModel) -> None:
-        """Fetch a model; nothing happens if that is being done. More than a few wait for each other."""
+        """Fetch a model; nothing happens if that is being done. More than a few wait for each other. One that is being
+        stopped begins anew after that."""
         if model.name in self._tasks:
+            self._jobs[model.name].again = self.stopping(model.name)
             return
         self._errors.pop(model.name, None)
         job = self._jobs[model.name] = _Job(model)
@@ -50,8 +52,13 @@ class Pulls:
         if task is None:
             return False
         self._jobs[name].cancelled.set()
+        self._jobs[name].again = False
         await asyncio.wait([task], timeout=_CANCEL_SECONDS)
         return True
+
+    def stopping(self, name: str) -> bool:
+        """Whether a fetch was cancelled and has not ended yet."""
+        return name in self._jobs and self._jobs[name].cancelled.is_set()
 
     def progress(self, name: str) -> Progress | None:
         """How far a fetch is; None: there is none."""
@@ -65,6 +72,7 @@ class Pulls:
         """Stop all fetches."""
         for job in self._jobs.values():
             job.cancelled.set()
+            job.again = False
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=_CANCEL_SECONDS)
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -84,6 +92,8 @@ class Pulls:
             log.exception("Fetching %s failed.", name)
         finally:
             del self._jobs[name], self._tasks[name]
+            if job.again:
+                self.start(job.model)
 
 
 class _Cancelled(Exception):
@@ -91,11 +101,13 @@ class _Cancelled(Exception):
 
 
 class _Job:
-    """One fetch. ``progress`` is written by its thread and read by the event loop."""
+    """One fetch. ``progress`` is written by its thread and read by the event loop. ``again``: the model is wanted
+    after all, once this fetch has been stopped."""
 
     def __init__(self, model: CatalogueModel) -> None:
         self.model = model
         self.cancelled = threading.Event()
+        self.again = False
         self.progress = Progress("downloading", 0, model.download_bytes)
 
     def run(self, fetch: Fetch, folder: Path | None) -> None:

@@ -91,14 +91,18 @@ def context_length_exceeded(
     return ContextLengthExceeded(prompt_tokens, context_length, param=param, at_least=at_least, answered=answered)
 
 
-def model_not_found(name: str, served: Sequence[str]) -> ApiError:
+class ModelNotFound(ApiError):
+    """A 404. ``name``: the model that was asked for; ``instead``: what there is."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        message = f"The model {name[:128]!r} is not served here. {instead}"
+        super().__init__(message, code="model_not_found", status=404, param="model")
+        self.name = name
+
+
+def model_not_found(name: str, served: Sequence[str]) -> ModelNotFound:
     """A 404 that lists what is served."""
-    return ApiError(
-        f"The model {name[:128]!r} is not served here. Served: {', '.join(served) or 'none'}.",
-        code="model_not_found",
-        status=404,
-        param="model",
-    )
+    return ModelNotFound(name, f"Served: {', '.join(served) or 'none'}.")
 
 
 def model_loading(name: str) -> ApiError:

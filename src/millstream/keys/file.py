@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -40,8 +41,8 @@ def default_keys_path() -> Path:
     return platformdirs.user_state_path("millstream") / "keys.json"
 
 
-Signature = tuple[int, int, int]
-"""Changes when the file does."""
+Signature = tuple[int, int, int, int]
+"""Changes when the file does, or who may write it."""
 
 
 class KeyFile:
@@ -57,12 +58,12 @@ class KeyFile:
             KeyFileError: the file cannot be looked at.
         """
         try:
-            stat = self.path.stat()
+            found = self.path.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise KeyFileError(f"Cannot read the keys in {self.path}: {error.strerror}.") from None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
     def read(self) -> tuple[Key, ...]:
         """The keys in order of their creation; none if there is no file.
@@ -71,13 +72,15 @@ class KeyFile:
             KeyFileError: it cannot be read, is no file of keys, or may be written by others.
         """
         try:
-            with self.path.open("rb") as file:
+            with open(self.path, "rb", opener=_without_waiting) as file:
                 mode = os.fstat(file.fileno()).st_mode
-                raw = file.read(_MOST_BYTES + 1)
+                raw = file.read(_MOST_BYTES + 1) if stat.S_ISREG(mode) else None
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise KeyFileError(f"Cannot read the keys in {self.path}: {error.strerror}.") from None
+        if raw is None:
+            raise KeyFileError(f"{self.path} is not a file.")
         if mode & _WRITABLE_BY_OTHERS:
             # Whoever may write it may give himself an admin key.
             raise KeyFileError(f"Others may write the keys in {self.path}. Take that from them: chmod 600 {self.path}")
@@ -127,13 +130,18 @@ class KeyFile:
             raise
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open also a pipe at once, which else waits for a writer that may never come."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _parse(raw: bytes, path: Path) -> tuple[Key, ...]:
     if len(raw) > _MOST_BYTES:
         raise KeyFileError(f"{path} is too large for a file of keys.")
     try:
         keys = msgspec.json.decode(raw, type=_Content).keys
     except (msgspec.DecodeError, RecursionError) as error:
-        raise KeyFileError(f"{path} is not a file of keys: {error}") from None
+        raise KeyFileError(f"{path} is not a file of keys: {error}.") from None
     _check(keys, path)
     return keys
 

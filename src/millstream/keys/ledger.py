@@ -55,6 +55,13 @@ class _Account:
         self.requests = _fitted(self.requests, key.requests_per_minute, now)
         self.tokens = _fitted(self.tokens, key.tokens_per_minute, now)
 
+    def turn_away(self, now: float) -> None:
+        """Refuse a request that was taken: it counts as one that was not."""
+        if self.requests is not None:
+            self.requests.take(-1, now)
+        self.taken -= 1
+        self.refused += 1
+
 
 def _fitted(bucket: Bucket | None, limit: int | None, now: float) -> Bucket | None:
     if limit is None:
@@ -80,14 +87,14 @@ class Claim:
         """Set tokens aside for a prompt, before its request is queued. More than the limit needs a full bucket.
 
         Raises:
-            ApiError: 429 with the time after which they are there.
+            ApiError: 429 with the time after which they are there; the request counts for nothing.
         """
         bucket, now = self._account.tokens, self._clock()
         if bucket is None:
             return
         wait = bucket.wait(max(1, tokens), now)
         if wait > 0:
-            self._account.refused += 1
+            self._account.turn_away(now)
             raise _limited(self._key, "tokens", bucket.limit, wait)
         self._charge(tokens)
 
@@ -139,10 +146,12 @@ class Ledger:
         if key.concurrent is not None and account.open >= key.concurrent:
             account.refused += 1
             raise _crowded(key, key.concurrent)
-        for bucket, kind in ((account.requests, "requests"), (account.tokens, "tokens")):
-            if bucket is not None and (wait := bucket.wait(1, now)) > 0:
-                account.refused += 1
-                raise _limited(key, kind, bucket.limit, wait)
+        kinds = ((account.requests, "requests"), (account.tokens, "tokens"))
+        limits = [(bucket.wait(1, now), kind, bucket.limit) for bucket, kind in kinds if bucket is not None]
+        wait, kind, limit = max(limits, default=(0.0, "", 0))
+        if wait > 0:
+            account.refused += 1
+            raise _limited(key, kind, limit, wait)
         if account.requests is not None:
             account.requests.take(1, now)
         account.open += 1

@@ -35,6 +35,7 @@ class Keyring:
         self._seen: Signature | None = None
         self._guarded = single is not None
         self._broken: str | None = None
+        self._names = {key.id: key.name for key in self._single}
         self._read()
 
     @property
@@ -65,8 +66,8 @@ class Keyring:
         return key.expired(self._clock())
 
     def name_of(self, key_id: str) -> str:
-        """The name of a key, for people; an id that is no key's (any more) is its own."""
-        return next((key.name for key in self._single + self._keys if key.id == key_id), key_id)
+        """The name of a key, for people, also of one that is revoked by now; an id that is no key's is its own."""
+        return self._names.get(key_id, key_id)
 
     def _refresh(self) -> None:
         try:
@@ -85,6 +86,8 @@ class Keyring:
         if signature is None and self._seen is not None:
             log.warning("%s is gone: all its keys are revoked. Requests still need a key.", self._file.path)
         self._keys = self._file.read()
+        # Those of revoked keys stay: what they have open is still counted under their names.
+        self._names |= {key.id: key.name for key in self._keys}
         self._seen = signature
         self._broken = None
         self._guarded = self._guarded or signature is not None

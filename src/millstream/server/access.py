@@ -6,7 +6,7 @@ Without keys everybody may use the model, and the operator's paths answer this m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -55,16 +55,30 @@ class Access:
             if is_local(path) and not _from_here(scope, self._settings.allow_hosts or ()):
                 raise _local_only()
             return None
-        tokens = list(_tokens(scope))
-        found = next((key for key in map(self._ring.find, tokens) if key is not None), None)
-        if found is not None and not self._ring.expired(found):
-            if is_operators(path) and not found.admin:
-                self._ledger.refused(found)
-                raise _admins_only(found)
-            return found
-        if is_open(path):
-            return None
-        raise _expired(found) if found is not None else _wrong_key() if tokens else _no_key()
+        try:
+            key = self._owner(_tokens(scope))
+        except ApiError:
+            if is_open(path):
+                return None
+            raise
+        if is_operators(path) and not key.admin:
+            self._ledger.refused(key)
+            raise _admins_only(key)
+        return key
+
+    def _owner(self, tokens: Mapping[bytes, set[bytes]]) -> Key:
+        """The one key that is valid among a request's tokens. Raises `ApiError` (401)."""
+        if any(len(values) > 1 for values in tokens.values()):
+            raise _ambiguous("a header more than once, with different values")
+        found = {key.id: key for (token,) in tokens.values() if (key := self._ring.find(token)) is not None}
+        valid = [key for key in found.values() if not self._ring.expired(key)]
+        if len(valid) > 1:
+            raise _ambiguous("two keys")
+        if valid:
+            return valid[0]
+        if found:
+            raise _expired(next(iter(found.values())))
+        raise _wrong_key() if tokens else _no_key()
 
     async def _serve(self, key: Key, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a key. Those that ask for work count; those that look something up do not."""
@@ -101,16 +115,20 @@ def _with(scope: Scope, **state: object) -> Scope:
     return {**scope, "state": {**scope.get("state", {}), **state}}
 
 
-def _tokens(scope: Scope) -> Iterator[bytes]:
-    """The tokens that a request names: as OpenAI's clients do, or as Anthropic's. Clients that send both send one of
-    them for form's sake, so any of them may be the key."""
+def _tokens(scope: Scope) -> dict[bytes, set[bytes]]:
+    """The tokens that a request names, by header: as OpenAI's clients do, or as Anthropic's. Clients that send both
+    send one of them for form's sake, so any of them may be the key."""
+    tokens: dict[bytes, set[bytes]] = {}
     for name, value in scope["headers"]:
+        token = value.strip()
         if name == b"authorization":
-            scheme, _, token = value.partition(b" ")
-            if scheme.lower() == b"bearer" and token.strip():
-                yield token.strip()
-        elif name == b"x-api-key" and value.strip():
-            yield value.strip()
+            scheme, _, token = token.partition(b" ")
+            token = token.strip() if scheme.lower() == b"bearer" else b""
+        elif name != b"x-api-key":
+            continue
+        if token:
+            tokens.setdefault(name, set()).add(token)
+    return tokens
 
 
 def _from_here(scope: Scope, hosts: tuple[str, ...]) -> bool:
@@ -136,6 +154,10 @@ def _no_key() -> ApiError:
 
 def _wrong_key() -> ApiError:
     return ApiError(f"The API key is not valid. {_HOW}", code="invalid_api_key", status=401)
+
+
+def _ambiguous(what: str) -> ApiError:
+    return ApiError(f"The request has {what}; it must have one. {_HOW}", code="ambiguous_api_key", status=401)
 
 
 def _expired(key: Key) -> ApiError:

@@ -25,6 +25,7 @@ from millstream.server.decoding import decoded
 from millstream.server.errors import error_response, internal_error
 from millstream.server.leaving import opened, until_gone
 from millstream.server.lifecycle import shutting_down
+from millstream.server.reading import body_decoded
 from millstream.server.settings import Settings
 from millstream.server.tenants import Terms, terms_of
 from millstream.surfaces.sse import sse_response
@@ -106,6 +107,7 @@ class AnswerRoute:
             since = clock()
             call = await until_gone(receive, exchange.decode(body))
             del body
+            body_decoded(scope)
             terms.reserve(call.request)
             entry = self._requests.begin(self._name, call.request, since=since, streamed=call.options.stream)
             source = terms.metered(await self._submitted(entry, exchange, call, receive), call.request)
@@ -114,7 +116,8 @@ class AnswerRoute:
             raise
         except ApiError as error:
             self._metrics.request(self._name, "refused" if error.status < 500 else "failed")
-            await error_response(in_words_of(exchange.surface, error, call), exchange.surface)(scope, receive, send)
+            error = in_words_of(exchange.surface, terms.told(error), call)
+            await error_response(error, exchange.surface)(scope, receive, send)
             return
         except Exception:
             self._metrics.request(self._name, "failed")

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from millstream.engine.protocol import EngineStats, PauseReason
 from millstream.ir.errors import ENGINE_LOST, ApiError
 from millstream.ir.provider import ModelCard
+from millstream.keys.key import Key
 from millstream.server.engines import Engines, ServedEngine
 from millstream.server.lifecycle import Lifecycle
 from millstream.server.settings import Settings
@@ -53,6 +54,9 @@ class Report(msgspec.Struct, frozen=True):
         return self.status == "ready"
 
 
+_NO_MODEL = Report("no_model", "No model is loaded.")
+
+
 class Health:
     """Asks the engines, and knows what their answers mean."""
 
@@ -67,7 +71,7 @@ class Health:
         found = await asyncio.gather(*map(self._asked, engines))
         reports = {engine.model: report for engine, report in zip(engines, found, strict=True)}
         serving = (reports[engine.model] for engine in engines if not engine.leaving)
-        first = next(serving, Report("no_model", "No model is loaded."))
+        first = next(serving, _NO_MODEL)
         if self._lifecycle.draining:
             reason = f"The server is shutting down; open requests: {self._lifecycle.open_requests}."
             return Report("draining", reason, first.stats, reports)
@@ -113,10 +117,18 @@ class HealthRoutes:
 
     def _answer(self, request: Request, report: Report, *, ok: bool) -> Response:
         if is_stranger(request.scope):
-            report = Report(report.status, report.reason)
-            return answer(report, None, ok=ok)
-        models = [card.id for card in visible_to(key_of(request.scope), self._models())]
-        return answer(report, models, ok=ok)
+            return answer(Report(report.status), None, ok=ok)
+        key = key_of(request.scope)
+        models = [card.id for card in visible_to(key, self._models())]
+        return answer(report if key is None else _seen_by(key, report), models, ok=ok)
+
+
+def _seen_by(key: Key, report: Report) -> Report:
+    """What a key may know of a report: nothing of models that it may not use."""
+    seen = {name: engine for name, engine in report.engines.items() if key.may_use(name)}
+    if len(seen) == len(report.engines):
+        return report
+    return Report(report.status, engines=seen)
 
 
 def answer(report: Report, models: list[str] | None, *, ok: bool) -> Response:

@@ -33,6 +33,8 @@ async def opened(receive: Receive, opening: Coroutine[Any, Any, DeltaStream]) ->
         if task.done() and not task.cancelled() and task.exception() is None:
             await task.result().aclose()
         raise
+    finally:
+        del task  # as below
 
 
 async def _until_gone(receive: Receive, working: asyncio.Task[T]) -> T:
@@ -47,3 +49,6 @@ async def _until_gone(receive: Receive, working: asyncio.Task[T]) -> T:
         if not working.done():
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
+        # What it raised knows this frame by its traceback: a circle that would keep a refused body until the garbage
+        # collector comes.
+        del working

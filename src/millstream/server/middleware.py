@@ -74,8 +74,8 @@ class RequestFrame:
             else:
                 glance = is_glance(scope["path"])
                 entered = self._lifecycle.watching() if glance else self._lifecycle.request()
-                with entered, self._reading.counted(receive) as counted:
-                    await self._app(scope, counted, framed)
+                with entered, self._reading.reading(scope, receive) as (inside, counted):
+                    await self._app(inside, counted, framed)
         except ApiError as error:
             response = error_response(error, surface)
             if isinstance(error, HeadError):

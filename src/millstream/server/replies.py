@@ -37,10 +37,11 @@ class ReplyRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._settings
+        terms = terms_of(scope, settings)
         outcome = "failed"
         try:
             body = await read_body(scope, receive, limit=settings.max_body_bytes, seconds=settings.body_seconds)
-            reply, warnings = await until_gone(receive, self._handler(body, terms_of(scope, settings)))
+            reply, warnings = await until_gone(receive, self._handler(body, terms))
             outcome = "ok"
             await json_response(to_json(reply))(scope, receive, warned(send, warnings))
         except ClientGone:
@@ -48,7 +49,7 @@ class ReplyRoute:
             raise
         except ApiError as error:
             outcome = "refused" if error.status < 500 else "failed"
-            await error_response(error, surface_of(scope))(scope, receive, send)
+            await error_response(terms.told(error), surface_of(scope))(scope, receive, send)
         finally:
             self._metrics.request(self._name, outcome)
 

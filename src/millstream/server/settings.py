@@ -14,8 +14,8 @@ from millstream.surfaces.wire import Limits
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds.
 
-    ``max_body_bytes``: of one request. ``max_reading_bytes``: of all bodies that are still coming. ``max_connections``:
-    as many as may be open; above them, the one that has been idle longest is closed for a new one.
+    ``max_body_bytes``: of one request. ``max_reading_bytes``: of all bodies that are still coming or not decoded yet.
+    ``max_connections``: as many as may be open; above them, the one that has been idle longest is closed for a new one.
     ``keep_alive_seconds``: a frame goes out this often while nothing is generated. ``stall_seconds``: a client that
     reads nothing of what waits for it for this long is dropped. ``header_seconds``, ``body_seconds``: a request's
     headers and its body must be there after this time. ``idle_seconds``: an unused connection is closed.

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 from starlette.types import Scope
 
-from millstream.ir.errors import ApiError, model_not_found
+from millstream.ir.errors import ApiError, ModelNotFound
 from millstream.ir.provider import DeltaStream, ModelCard
 from millstream.ir.request import ChatRequest, CompletionRequest, EmbeddingRequest, Request
 from millstream.keys.key import Key
@@ -66,8 +66,14 @@ class Terms(msgspec.Struct, frozen=True):
     def model(self, name: str) -> str:
         """The model that a request is for. Raises `ApiError` (404) if the key may not use it."""
         if self.key is not None and not self.key.may_use(name):
-            raise model_not_found(name, self.key.models)
+            raise _unseen(name, self.key)
         return name
+
+    def told(self, error: ApiError) -> ApiError:
+        """A failure as the key may know it: what else is served is no business of a key for some models."""
+        if isinstance(error, ModelNotFound) and self.key is not None and self.key.models:
+            return _unseen(error.name, self.key)
+        return error
 
     def visible(self, cards: Iterable[ModelCard]) -> list[ModelCard]:
         """Those models that the key may use."""
@@ -91,6 +97,11 @@ class Terms(msgspec.Struct, frozen=True):
 def visible_to(key: Key | None, cards: Iterable[ModelCard]) -> list[ModelCard]:
     """Those models that a key may use; without a key, all."""
     return [card for card in cards if key is None or key.may_use(card.id)]
+
+
+def _unseen(name: str, key: Key) -> ModelNotFound:
+    """A 404, the same for what there is not and for what the key may not use."""
+    return ModelNotFound(name, f"The models of this key: {', '.join(key.models)}.")
 
 
 def _priority(key: Key, asked: int | None) -> int:

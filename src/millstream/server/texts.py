@@ -70,10 +70,13 @@ class TextRoutes:
         raise ApiError("What answers here makes no prompts of its own: it can neither show nor count them.", status=501)
 
     def _model(self, asked: str | None, terms: Terms) -> str:
-        """The model that is asked for; if none is named, the first that the key may use. Raises `ApiError` (404)."""
-        if asked is None:
-            asked = next((card.id for card in terms.visible(self._cards())), "")
-        return terms.model(asked)
+        """The model that is asked for; if none is named, the first that the key may use. Raises `ApiError` (404; 503:
+        there is none)."""
+        if asked is not None:
+            return terms.model(asked)
+        for card in terms.visible(self._cards()):
+            return card.id
+        raise no_model()
 
     def _context_length(self, model: str) -> int:
         cards = self._cards()
