@@ -3,13 +3,17 @@
 VENV ?= .venv
 ARGS ?=
 REAL ?=
-PARALLEL ?= -n 2 --dist loadfile
+PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
 TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
+# Tests start hundreds of interpreters. None should compile what another has compiled, also where the environment forbids
+# to write bytecode beside the sources, or nobody may.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX ?= $(abspath build/bytecode)
 
 # Stamps: what was done last, by age. The package is installed in editable mode, so edits of Python files take effect
 # at once and only the native part, CMake or the dependencies make it stale.
@@ -23,7 +27,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-js agents soak check sanitize format audit bench docs oracle test-models clean
+.PHONY: help install serve test thorough test-js agents soak check sanitize format audit bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,6 +39,9 @@ serve: $(INSTALLED) ## serve the default model on 127.0.0.1:8000 (ARGS="--port 8
 
 test: $(DEV_READY) test-models ## set up what the tests need and run them all (ARGS="tests/cli -k help", PARALLEL= one by one)
 	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+thorough: $(DEV_READY) test-models ## `make test` with long tests of every model, and properties with ten times the examples
+	@MILLSTREAM_TEST_MODELS="$(TEST_MODELS)" $(BIN)/python -m pytest $(PARALLEL) --thorough $(ARGS)
 
 test-js: $(DEV_READY) $(JS_READY) ## test the JavaScript SDKs against a live server (needs node 20 or later)
 	@cd $(JS_CLIENTS) && MILLSTREAM_PYTHON="$(abspath $(BIN)/python)" node --test $(ARGS)

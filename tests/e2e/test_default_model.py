@@ -67,8 +67,8 @@ def test_the_wire_keeps_its_rules(served: Served) -> None:
 
 async def test_sixteen_streams_together_say_what_each_says_alone(client: openai.AsyncOpenAI) -> None:
     prompts = [(f"Tell me a fact about the number {i}.", {"seed": i, "temperature": 0.8 * (i % 2)}) for i in range(16)]
-    together = await asyncio.gather(*(stream_text(client, p, max_tokens=24, **o) for p, o in prompts))
-    alone = [await stream_text(client, p, max_tokens=24, **o) for p, o in prompts]
+    together = await asyncio.gather(*(stream_text(client, p, max_tokens=12, **o) for p, o in prompts))
+    alone = [await stream_text(client, p, max_tokens=12, **o) for p, o in prompts]
     assert list(together) == alone
     assert len(set(together)) == 16
 
@@ -88,7 +88,7 @@ async def test_a_client_that_leaves_frees_its_place(served: Served, client: open
 
 
 async def test_more_streams_than_places_wait_their_turn(served: Served, client: openai.AsyncOpenAI) -> None:
-    tasks = [asyncio.create_task(stream_text(client, f"Count to {i}.", max_tokens=16)) for i in range(20)]
+    tasks = [asyncio.create_task(stream_text(client, f"Count to {i}.", max_tokens=8)) for i in range(20)]
     most_waiting = 0
     while not all(task.done() for task in tasks):
         most_waiting = max(most_waiting, (await asyncio.to_thread(served.health)).json().get("waiting", 0))
@@ -98,12 +98,12 @@ async def test_more_streams_than_places_wait_their_turn(served: Served, client: 
 
 
 async def test_seeds_repeat_and_choices_differ(client: openai.AsyncOpenAI) -> None:
-    first, second = [await ask(client, n=3, seed=7, max_tokens=20) for _ in range(2)]
+    first, second = [await ask(client, n=3, seed=7, max_tokens=12) for _ in range(2)]
     texts = [choice.message.content for choice in first.choices]
     assert texts == [choice.message.content for choice in second.choices]
     assert len(set(texts)) == 3
     assert first.usage is not None
-    assert first.usage.completion_tokens == 60
+    assert first.usage.completion_tokens == 36
 
 
 async def test_logprobs_are_those_of_the_tokens(client: openai.AsyncOpenAI) -> None:
@@ -185,7 +185,7 @@ async def test_completions_continue_text(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_streams_outlive_the_engine_process(served: Served, client: openai.AsyncOpenAI) -> None:
-    options = [{"seed": i, "temperature": 0.8 * (i % 2), "max_tokens": 40} for i in range(4)]
+    options = [{"seed": i, "temperature": 0.8 * (i % 2), "max_tokens": 30} for i in range(4)]
     prompts = [f"Tell me a story about the number {i}." for i in range(4)]
     undisturbed = await asyncio.gather(*(stream_text(client, p, **o) for p, o in zip(prompts, options, strict=True)))
     steps = (await asyncio.to_thread(served.health)).json()["steps"]

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 LENGTHS = (*range(1, 25), 28, 30, 31, 32, 60, 95, 130, 290)
 """Of prompts: within a page of 32 positions, about its end, over several pages, over a part of 256."""
-NEW_TOKENS = 6
+NEW_TOKENS = 4
 PROMPTS = len(LENGTHS)
 BLOCKS = sum(-(-(length + NEW_TOKENS) // BLOCK_SIZE) + 1 for length in LENGTHS) + PROMPTS
 MAX_TOKENS = 512
@@ -111,7 +111,7 @@ def test_prompts_differ(alone: list[Result]) -> None:
     assert len({result[0] for result in alone}) == PROMPTS
 
 
-@pytest.mark.parametrize("step_tokens", [16, 64, MAX_TOKENS])
+@pytest.mark.parametrize("step_tokens", [16, pytest.param(64, marks=pytest.mark.thorough), MAX_TOKENS])
 def test_all_together_in_chunks(loaded: Loaded, alone: list[Result], step_tokens: int) -> None:
     assert play(core(loaded, step_tokens=step_tokens), *requests()) == alone
 

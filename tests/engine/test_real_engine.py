@@ -161,7 +161,7 @@ async def test_a_reader_that_comes_back_gets_what_it_would_have_got() -> None:
     """Its sequence was paused and its blocks were taken: all of it is computed again."""
     async with running(512, 12 << 20) as engine:
         drawn = SamplingParams(temperature=0.9, seed=3)
-        asked = TokenRequest("a", [1, *range(500, 530)], drawn, UNREAD_TOKENS + 60)
+        asked = TokenRequest("a", [1, *range(500, 530)], drawn, UNREAD_TOKENS + 20)
         stream = await engine.submit(asked)
         await until(engine, "a", lambda view: view.wait_reason == "paused_reader")
         other = TokenRequest("b", [1, *(300 + 7 * k % 5000 for k in range(480))], SamplingParams(), 2)

@@ -6,6 +6,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
+from unittest.mock import patch
 
 import pytest
 
@@ -79,6 +81,7 @@ class Peer:
         self._connection = connection
         self._reader = FrameReader()
         self._events: list[Event] = []
+        self._serials = count()
         self.said: list[Event] = []
 
     def send(self, *commands: Command) -> None:
@@ -110,9 +113,10 @@ class Peer:
         self.waiting()
 
     def waiting(self) -> int:
-        self.send(StatsQuery(7))
-        while not isinstance(event := self.next(), StatsReply):
-            pass
+        serial = next(self._serials)
+        self.send(StatsQuery(serial))
+        while not isinstance(event := self.next(), StatsReply) or event.serial != serial:
+            pass  # counts are told unasked too
         return event.stats.waiting
 
 
@@ -191,7 +195,7 @@ def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
         peer.arrived()
         runner.permits.release(60)
         peer.until_finished("last")
-        assert any(peer.waiting() == 2 for _ in range(500)), "the two that are put aside"
+        assert peer.waiting() == 2, "those that are put aside"
         constraints.done.set()
         runner.permits.release(60)
         assert len(peer.until_finished("again")) == 5
@@ -201,6 +205,22 @@ def test_what_is_said_of_a_request_that_is_put_aside_counts() -> None:
         runner.permits.release(100)
         assert len(peer.until_finished("paused")) == 5
         assert peer.waiting() == 0
+
+
+@patch("millstream.engine.worker._TELL_SECONDS", 0.0)
+def test_counts_that_are_told_unasked_have_those_that_are_put_aside() -> None:
+    constraints, runner = SlowConstraints(), GatedRunner(free=0)
+    with worker(constraints, runner) as peer:
+        peer.send(ask("plain", tokens=LONG))
+        peer.until_accepted("plain")
+        peer.send(ask("held", grammar="g"))
+        peer.arrived()
+        runner.permits.release(3)
+        told: list[int] = []
+        while len(told) < 3:
+            if isinstance(event := peer.next(), StatsReply):
+                told.append(event.stats.waiting)
+        assert told == [1, 1, 1]
 
 
 @pytest.mark.parametrize("idle_seconds", [0.01, 60])

@@ -1,11 +1,13 @@
-"""Runs a function of the tests in a process of its own at another ISA level."""
+"""Runs functions of the tests at another ISA level, in a process of its own: the level is chosen once."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +18,34 @@ import importlib, sys
 from support.other_core import use_other_core
 use_other_core()
 import numpy as np
-module, function, argument = sys.argv[1].split(":")
-np.save(sys.argv[2], getattr(importlib.import_module(module), function)(argument))
+for line in sys.stdin:
+    path, module, function, argument = line.rstrip("\\n").split("\\t")
+    np.save(path, getattr(importlib.import_module(module), function)(argument))
+    print("done", flush=True)
 """
 
 
 def in_level(level: str, call: str) -> np.ndarray:
     """The array that ``module:function:argument`` gives with ``MILLSTREAM_ISA=level``."""
+    process = _process(level)
+    assert process.stdin is not None
+    assert process.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "out.npy"
-        env = {**os.environ, "MILLSTREAM_ISA": level, "PYTHONPATH": str(TESTS)}
-        subprocess.run([sys.executable, "-c", PROGRAM, call, str(path)], check=True, env=env, timeout=120)
+        process.stdin.write("\t".join([str(path), *call.split(":")]) + "\n")
+        process.stdin.flush()
+        if process.stdout.readline() != "done\n":
+            _process.cache_clear()
+            raise AssertionError(f"{call} ends the process at the level {level}: its words are on stderr")
         return np.load(path)
+
+
+@cache
+def _process(level: str) -> subprocess.Popen[str]:
+    """For all calls at a level, as it starts longer than most of them run."""
+    env = {**os.environ, "MILLSTREAM_ISA": level, "PYTHONPATH": str(TESTS)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+    )
+    atexit.register(process.communicate)
+    return process

@@ -15,42 +15,56 @@ COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++
 FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 
 
-def build(folder: Path, sources: Path) -> Path:
-    """The comparing program, with the kernels in ``sources``."""
+KERNELS = ("generic", "avx512", "amx")
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")]
+
+
+def compiled(kernel: str, sources: Path, folder: Path) -> Path:
+    """The object file of a kernel's source, emulated if it must be."""
+    return _object(sources / "kernels" / f"{kernel}.cpp", sources, folder, emulated=kernel != "generic")
+
+
+def compare(kernels: list[Path], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the comparing program over these kernels."""
     assert COMPILER is not None
-    objects = []
-    for source, extra in (
-        (sources / "kernels" / "generic.cpp", []),
-        (sources / "kernels" / "avx512.cpp", ["-DMILLSTREAM_EMULATE"]),
-        (sources / "kernels" / "amx.cpp", ["-DMILLSTREAM_EMULATE"]),
-        (PROGRAM, []),
-    ):
-        objects.append(folder / f"{source.stem}.o")
-        command = [COMPILER, *FLAGS, *extra, f"-I{sources}", "-c", str(source), "-o", str(objects[-1])]
-        subprocess.run(command, check=True, timeout=300)
+    objects = [*kernels, _object(PROGRAM, SOURCES, folder, emulated=False)]
     program = folder / "emulated_levels"
     subprocess.run([COMPILER, *map(str, objects), "-o", str(program)], check=True, timeout=300)
-    return program
+    return subprocess.run([program], capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-def test_avx512_and_amx_have_the_bits_of_generic(tmp_path: Path) -> None:
-    done = subprocess.run([build(tmp_path, SOURCES)], capture_output=True, text=True, timeout=300)
+def _object(source: Path, sources: Path, folder: Path, *, emulated: bool) -> Path:
+    assert COMPILER is not None
+    found = folder / f"{source.stem}.o"
+    if not found.exists():
+        extra = ["-DMILLSTREAM_EMULATE"] if emulated else []
+        command = [COMPILER, *FLAGS, *extra, f"-I{sources}", "-c", str(source), "-o", str(found)]
+        subprocess.run(command, check=True, timeout=300)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of object files that both tests need."""
+    return tmp_path_factory.mktemp("objects")
+
+
+def test_avx512_and_amx_have_the_bits_of_generic(folder: Path) -> None:
+    done = compare([compiled(kernel, SOURCES, folder) for kernel in KERNELS], folder)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(", 0 differ\n")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-def test_the_comparison_sees_a_wrong_product(tmp_path: Path) -> None:
+def test_the_comparison_sees_a_wrong_product(folder: Path, tmp_path: Path) -> None:
     sources = tmp_path / "src"
     shutil.copytree(SOURCES, sources)
     amx = sources / "kernels" / "matmul_amx.h"
     text = amx.read_text()
     assert "dots << 8" in text
     amx.write_text(text.replace("dots << 8", "dots << 7"))
-    done = subprocess.run([build(tmp_path, sources)], capture_output=True, text=True, timeout=300)
+    right = [compiled(kernel, SOURCES, folder) for kernel in KERNELS[:2]]
+    done = compare([*right, compiled("amx", sources, tmp_path)], folder)
     assert done.returncode == 1
     assert "differs: amx format 0" in done.stdout
     assert "differs: avx512" not in done.stdout

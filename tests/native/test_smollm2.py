@@ -6,10 +6,10 @@ import os
 from functools import cache
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
+from millstream.models.gguf import GGUFFile
 from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
 from millstream.native import _core
 from native.levels import in_level
@@ -43,11 +43,11 @@ def load(threads: int) -> _core.Model:
         layers=(block,) * 30, tied_output=True,
     )  # fmt: skip
     model = _core.Model(s, kv_blocks=64, max_tokens=128, max_rows=64, threads=threads)
-    for t in gguf.GGUFReader(FILE).tensors:
-        parts = t.name.split(".")
-        layer, slot = (int(parts[1]), LAYER_NAMES[parts[2]]) if parts[0] == "blk" else (-1, GLOBAL_NAMES[parts[0]])
-        cols, rows = [*(int(n) for n in t.shape), 1][:2]
-        model.set_tensor(layer, slot, int(t.tensor_type), rows, cols, t.data)
+    with GGUFFile(FILE) as file:
+        for name, t in file.tensors.items():
+            parts = name.split(".")
+            layer, slot = (int(parts[1]), LAYER_NAMES[parts[2]]) if parts[0] == "blk" else (-1, GLOBAL_NAMES[parts[0]])
+            model.set_tensor(layer, slot, t.ggml_type, t.rows, t.cols, np.frombuffer(file.data(t), np.uint8))
     model.finish()
     return model
 

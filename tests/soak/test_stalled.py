@@ -1,4 +1,4 @@
-"""Two hundred clients that stop reading: memory stays flat, others are answered, and who stalls for too long is cut."""
+"""Clients that stop reading: memory stays flat, others are answered, and who stalls for too long is cut."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from soak.storm import memory
 from support.served import Served, serve
 from support.tiny_models import build_tiny_model
 
-READERS = 200
 TOKENS = 480
+_SECONDS = 600
+"""A busy machine may take long."""
 BODY = {"model": "tiny", "prompt": "once", "max_tokens": TOKENS, "ignore_eos": True, "stream": True, "logprobs": 5}
 
 
@@ -31,9 +32,9 @@ def stalled(server: Served, number: int) -> socket.socket:
     return sock
 
 
-def until_paused(server: Served, count: int, seconds: float) -> dict[str, int]:
+def until_paused(server: Served, count: int) -> dict[str, int]:
     """Counts once so many sequences are paused and nothing runs."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + _SECONDS
     while time.monotonic() < until:
         found = server.health().json()
         if found.get("waits", {}).get("paused_reader") == count and not found["running"]:
@@ -43,36 +44,42 @@ def until_paused(server: Served, count: int, seconds: float) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_two_hundred_stalled_readers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("readers", [40, pytest.param(200, marks=pytest.mark.thorough)])
+def test_many_stalled_readers(readers: int, tmp_path: Path) -> None:
     model = build_tiny_model(tmp_path / "tiny.gguf")
     options = ("--model-name", "tiny", "--max-queue", "300", "--kv-cache", "16384t", "--stall-timeout", "4000")
     with serve(model, *options) as server:
         socks = [stalled(server, 0)]
-        until_paused(server, 1, 60)
+        until_paused(server, 1)
         before = memory(server)
         try:
-            socks += [stalled(server, number) for number in range(1, READERS)]
-            found = until_paused(server, READERS, 300)
+            socks += [stalled(server, number) for number in range(1, readers)]
+            found = until_paused(server, readers)
             after = memory(server)
-            answer = httpx.post(f"{server.url}/v1/completions", json={**BODY, "stream": False, "max_tokens": 5})
+            answer = httpx.post(
+                f"{server.url}/v1/completions",
+                json={**BODY, "stream": False, "max_tokens": 5},
+                timeout=_SECONDS,
+                trust_env=False,
+            )
             assert answer.status_code == 200
             assert found["kv_blocks_used"] == 0
             # A reader costs its connection and what waits for it, 128 tokens with their log probabilities.
-            assert after["api"] - before["api"] < READERS * 400 * 1024
+            assert after["api"] - before["api"] < readers * 400 * 1024
             assert after["engine"] - before["engine"] < 64 << 20
         finally:
             for sock in socks:
                 sock.close()
-        server.wait_idle(60)
+        server.wait_idle(_SECONDS)
 
 
 @pytest.mark.slow
 def test_who_stalls_for_too_long_is_cut_without_an_end(tmp_path: Path) -> None:
     model = build_tiny_model(tmp_path / "tiny.gguf")
-    with serve(model, "--model-name", "tiny", "--stall-timeout", "1") as server:
-        sock = stalled(server, 0)
-        server.wait_idle(120)
-        sock.settimeout(20)
+    with serve(model, "--model-name", "tiny", "--stall-timeout", "1") as server, stalled(server, 0) as sock:
+        until_begun(server)
+        server.wait_idle(_SECONDS)
+        sock.settimeout(_SECONDS)
         received = b""
         try:
             while piece := sock.recv(1 << 16):
@@ -82,3 +89,11 @@ def test_who_stalls_for_too_long_is_cut_without_an_end(tmp_path: Path) -> None:
         assert b"data: {" in received
         assert b"[DONE]" not in received
         assert b'"finish_reason":"length"' not in received
+
+
+def until_begun(server: Served) -> None:
+    """Wait for the first step: before it the server is idle too."""
+    until = time.monotonic() + _SECONDS
+    while not server.health().json()["steps"]:
+        assert time.monotonic() < until, "the request does not begin"
+        time.sleep(0.05)

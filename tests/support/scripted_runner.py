@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from millstream.engine.protocol import TokenAlternatives, TokenRequest
 from millstream.scheduler.scheduler import Chunk, Sampled
+
+if TYPE_CHECKING:  # to import it takes longer than all else that a scripted engine process does
+    import numpy as np
+    from numpy.typing import NDArray
 
 VOCABULARY = 97
 
@@ -39,6 +41,8 @@ def expected_scores(request: TokenRequest) -> list[TokenAlternatives]:
 
 def hidden_state(tokens: list[int]) -> NDArray[np.float32]:
     """The scripted hidden state of the last of ``tokens``: sums of such values are not exact in float32."""
+    import numpy as np
+
     digest = blake2b(repr(tokens).encode(), digest_size=16).digest()
     return np.frombuffer(digest, "<u4").astype(np.float32) * np.float32(1e-9)
 
@@ -96,6 +100,8 @@ class ScriptedRunner:
                 tokens.append(self._model(self._read(sequence.blocks, end)))
                 alternatives.append(None)
             if chunk.hidden:
+                import numpy as np
+
                 end = chunk.start + chunk.count
                 rows = [hidden_state(self._read(sequence.blocks, n + 1)) for n in range(end - chunk.hidden, end)]
                 hidden.append(np.stack(rows))

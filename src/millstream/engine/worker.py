@@ -40,7 +40,7 @@ from millstream.engine.messages import (
     command_decoder,
     frame,
 )
-from millstream.engine.protocol import EngineInfo
+from millstream.engine.protocol import EngineInfo, EngineStats
 from millstream.engine.vitals import leave_vitals
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler
@@ -161,7 +161,7 @@ class Worker:
         now = time.monotonic()
         if now - self._told >= _TELL_SECONDS or not self._core.has_work:
             self._told = now
-            self._send(StatsReply(None, self._core.stats()))
+            self._send(StatsReply(None, self._stats()))
 
     def _announce(self, batch: list[str], tokens: int) -> None:
         """Tell who is in the step that begins, before it can do harm."""
@@ -240,14 +240,16 @@ class Worker:
 
     def _sort(self, command: Command) -> None:
         if isinstance(command, StatsQuery):
-            stats = self._core.stats()
-            unseen = self._received - self._added
-            if unseen > 0:
-                stats = msgspec.structs.replace(stats, waiting=stats.waiting + unseen)
-            self._send(StatsReply(command.serial, stats, self._core.sequences() if command.sequences else []))
+            self._send(StatsReply(command.serial, self._stats(), self._core.sequences() if command.sequences else []))
         else:
             self._received += isinstance(command, Submit)
             self._inbox.put(command)
+
+    def _stats(self) -> EngineStats:
+        """Counts of now. Requests that the core does not have yet wait too."""
+        stats = self._core.stats()
+        unseen = self._received - self._added
+        return msgspec.structs.replace(stats, waiting=stats.waiting + unseen) if unseen > 0 else stats
 
     def _send(self, event: Event) -> None:
         data = frame(event)
