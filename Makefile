@@ -77,6 +77,7 @@ docs: $(VENV_READY) ## build the documentation as a site in build/site (ARGS=ser
 	@$(VENV)-docs/bin/python -m pip install -q --upgrade "pip>=25.1"
 	@$(VENV)-docs/bin/python -m pip install -q --no-compile --group docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs $(if $(filter serve,$(ARGS)),serve --dev-addr 127.0.0.1:8001,build --quiet)
+	$(if $(filter serve,$(ARGS)),,@echo "make: the site is in build/site; make docs ARGS=serve shows it on 127.0.0.1:8001")
 
 .PHONY: screenshots
 screenshots: $(DEV_READY) ## take the pictures of the documentation anew (needs a Chromium): look at them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,15 @@ def test_ready_means_that_it_answers_and_ctrl_c_exits_0(server: tuple[subprocess
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out, err) == (0, "", "")
+
+
+def test_a_taken_port_is_one_line_that_says_what_to_do(tiny: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        told = one_error_line(millstream("serve", str(tiny), "--port", str(port)))
+    assert told.startswith(f"Cannot listen on 127.0.0.1:{port}: Address already in use")
+    assert "another --port" in told
+    assert "millstream doctor" in told
 
 
 def test_run_gives_the_same_answer_for_the_same_seed(tiny: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 from collections.abc import Sequence
@@ -63,11 +64,18 @@ def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
     try:
         sock = bind(options.host, options.port)
     except (OSError, UnicodeError) as error:
-        raise CliError(getattr(error, "strerror", None) or f"Cannot listen on {options.host}: {error}") from None
+        raise CliError(_cannot_listen(error, options.host)) from None
     if not guarded and not is_loopback(sock.getsockname()[0]):
         _warn(f"listening on {options.host} without keys: whoever reaches it may use it. {_MAKE_KEYS}")
     with sock:
         run(_serve(sources, sock, options, logs))
+
+
+def _cannot_listen(error: OSError | UnicodeError, host: str) -> str:
+    told = getattr(error, "strerror", None) or f"Cannot listen on {host}: {error}"
+    if getattr(error, "errno", None) == errno.EADDRINUSE:
+        told += "; serve with another --port (0 picks a free one), or see with `millstream doctor` who has this one"
+    return told
 
 
 _MAKE_KEYS = "Make one with `millstream keys create NAME`, or set MILLSTREAM_API_KEY; a running server sees the former."

@@ -154,7 +154,7 @@ def serve(
     ] = False,
     no_fetch: NoFetchOption = False,
 ) -> None:
-    """Serve models over HTTP (OpenAI-compatible).
+    """Serve models over HTTP, by OpenAI's and Anthropic's APIs.
 
     Prints one line with the address once the models are loaded and the socket listens. Ctrl-C finishes open requests.
     Each model has an engine process of its own, with these options; they share the processors.

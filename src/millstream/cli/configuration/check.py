@@ -91,7 +91,8 @@ class _Check:
         depth = len(above)
         known = sorted({name[depth] for name in self._names() if len(name) > depth and name[:depth] == above})
         kind = "an option" if above else "a command"
-        return f"is not {kind}{suggestion(path[-1], known)}; there are: {', '.join(known) or 'none'}"
+        near = suggestion(path[-1], known)
+        return f"is not {kind}{near or '.'} There are: {', '.join(known) or 'none'}"
 
     def _names(self) -> Iterator[tuple[str, ...]]:
         yield from self._settings

@@ -83,7 +83,7 @@ def _native() -> Iterator[Finding]:
 
         levels, used = isa_levels(), active_isa()
     except ImportError as error:
-        mend = "install it again: pip install --force-reinstall millstream"
+        mend = "build it again: `make clean install` in the clone"
         yield problem("native core", f"cannot be loaded: {error}", mend)
         return
     except RuntimeError as error:
