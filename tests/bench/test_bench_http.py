@@ -216,6 +216,20 @@ def test_a_wrong_workload_file_says_what(tmp_path: Path, content: str, said: str
         load_workload(str(path))
 
 
+def test_a_workload_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.ir.files.read_small.__kwdefaults__", {"pipe_seconds": 0.01})
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for name, words in (("pipe", "is a pipe"), ("", "Is a directory"), ("bytes", r"not UTF-8 \(byte 0\)")):
+        with pytest.raises(BenchError, match=words):
+            load_workload(str(tmp_path / name))
+    (tmp_path / "mine.toml").write_text('prompts = "pipe"')
+    with pytest.raises(BenchError, match="is no file of conversations .*is a pipe"):
+        load_workload(str(tmp_path / "mine.toml"))
+    with pytest.raises(BenchError, match="is a pipe"):
+        read_plan(tmp_path / "pipe")
+
+
 def invoke(*arguments: str) -> Result:
     app = typer.Typer(callback=lambda: None)
     app.add_typer(bench, name="bench")

@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+_MOST_BYTES = 1 << 30
+_STREAM_SECONDS = 3600.0
+"""`lint <(curl …)` reads while the model writes."""
+
 
 def lint(
     capture: Annotated[str, typer.Argument(metavar="FILE", help="A captured response body; - reads standard input.")],
@@ -47,8 +51,9 @@ def lint(
 
 def _read(name: str) -> bytes:
     from millstream.cli.errors import CliError
+    from millstream.ir.files import read_small
 
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return sys.stdin.buffer.read() if name == "-" else read_small(Path(name), _MOST_BYTES, pipe_seconds=_STREAM_SECONDS)
     except OSError as error:
         raise CliError(f"cannot read {name}: {error.strerror}") from None
