@@ -151,7 +151,11 @@ def test_what_is_no_toml_is_one_line(text: bytes, words: str, home: Path) -> Non
 def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.ir.files.read_small.__kwdefaults__", {"pipe_seconds": 0.01})
     os.mkfifo(tmp_path / "pipe")
-    for path, words in ((tmp_path / "pipe", "It is a pipe"), (tmp_path, "Is a directory"), ("/dev/zero", "larger than")):
+    for path, words in (
+        (tmp_path / "pipe", "It is a pipe"),
+        (tmp_path, "Is a directory"),
+        ("/dev/zero", "larger than"),
+    ):
         result = millstream("config", "check", "--config", str(path))
         assert (result.code, result.out) == (2, "")
         assert result.err.startswith(f"error: {path}: cannot be read: "), result.err

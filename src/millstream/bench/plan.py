@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from millstream.bench.errors import BenchError
 from millstream.ir.files import read_small
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -17,10 +18,6 @@ Sample = Annotated[list[Prompt], msgspec.Meta(min_length=1)]
 
 
 _MOST_BYTES = 256 << 20
-
-
-class BenchError(Exception):
-    """The benchmark cannot go on; the message is for the person who runs it."""
 
 
 class Case(msgspec.Struct, frozen=True):

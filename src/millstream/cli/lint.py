@@ -54,6 +54,8 @@ def _read(name: str) -> bytes:
     from millstream.ir.files import read_small
 
     try:
-        return sys.stdin.buffer.read() if name == "-" else read_small(Path(name), _MOST_BYTES, pipe_seconds=_STREAM_SECONDS)
+        if name == "-":
+            return sys.stdin.buffer.read()
+        return read_small(Path(name), _MOST_BYTES, pipe_seconds=_STREAM_SECONDS)
     except OSError as error:
         raise CliError(f"cannot read {name}: {error.strerror}") from None

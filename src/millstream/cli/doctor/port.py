@@ -34,7 +34,9 @@ def _mend(error: Exception, host: str) -> str:
     if code in (errno.EACCES, errno.EPERM):
         return "ports below 1024 need privileges: serve with --port 8000"
     if code == errno.EADDRNOTAVAIL:
-        return "no interface of this machine has that address: serve with --host 127.0.0.1, or 0.0.0.0 for every network"
+        return (
+            "no interface of this machine has that address: serve with --host 127.0.0.1, or 0.0.0.0 for every network"
+        )
     if isinstance(error, OSError) and "name" in str(error.strerror).lower():
         return f"{host!r} cannot be looked up: serve with an address, such as --host 127.0.0.1"
     return "serve with another --host or --port"
