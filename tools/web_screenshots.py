@@ -61,9 +61,16 @@ def power(flow: float, head: float, efficiency: float = 0.85) -> float:
 ```
 """
 QUESTION = "What is the difference between an overshot and an undershot wheel?"
-MODEL = ModelCard(id="deepseek-r1-distill-qwen-1.5b", created=1_780_000_000, context_length=32_768)
+MODEL = ModelCard(id="r1-distill-1.5b", created=1_780_000_000, context_length=32_768)
 PIECE_SECONDS = 0.12
 """For three tokens or four: about 25 tokens a second."""
+RUNNING = (
+    ("req_8f14e45f", "editor", "messages", 1_200, 87, 20.4),
+    ("req_c9f0f895", "ci", "chat", 412, 203, 19.1),
+    ("req_45c48cce", "editor", "responses", 2_960, 12, 17.6),
+    ("req_6512bd43", "ci", "chat", 96, 640, 18.3),
+    ("req_9bf31c7f", "batch", "completions", 731, 55, 16.9),
+)
 OTHERS = ("A name for a bakery by a river", "Explain paged attention", "Review this SQL migration")
 
 
@@ -97,7 +104,14 @@ def moment(tick: int) -> Snapshot:
         base.engines[0], model=MODEL.id, isa="avx512vnni", threads=8, running=3 + round(swing),
         kv_blocks_used=1_310 + round(290 * swing), kv_blocks_total=2_048, resident_bytes=1_912_000_000,
     )  # fmt: skip
-    first, second = (msgspec.structs.replace(each, model=MODEL.id) for each in base.requests)
+    decoding, queued = (msgspec.structs.replace(each, model=MODEL.id) for each in base.requests)
+    open_requests = [
+        msgspec.structs.replace(
+            decoding, id=name, key=key, surface=surface, prompt_tokens=prompt, completion_tokens=done + tick,
+            tokens_per_second=speed,
+        )
+        for name, key, surface, prompt, done, speed in RUNNING[: engine.running]
+    ] + [msgspec.structs.replace(queued, id="req_d3d94468", key="batch")]  # fmt: skip
     served, pulled = base.models
     return msgspec.structs.replace(
         base,
@@ -107,10 +121,8 @@ def moment(tick: int) -> Snapshot:
         first_token=msgspec.structs.replace(base.first_token, p50=0.9 + 0.2 * math.sin(tick / 5)),
         inter_token=msgspec.structs.replace(base.inter_token, p50=0.048 + 0.006 * swing, p95=0.071, p99=0.118),
         engines=[engine],
-        requests=[
-            msgspec.structs.replace(first, id="req_8f14e45f", key="editor"),
-            msgspec.structs.replace(second, id="req_d3d94468", key="batch"),
-        ],
+        open_requests=len(open_requests),
+        requests=open_requests,
         models=[
             msgspec.structs.replace(served, name=MODEL.id, file_bytes=1_117_000_000, context_length=32_768),
             msgspec.structs.replace(pulled, name="gemma-3-270m", fetch_bytes=238_175_024, fetched_bytes=59_500_000),
