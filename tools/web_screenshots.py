@@ -66,9 +66,9 @@ PIECE_SECONDS = 0.12
 """For three tokens or four: about 25 tokens a second."""
 RUNNING = (
     ("req_8f14e45f", "editor", "messages", 1_200, 87, 20.4),
-    ("req_c9f0f895", "ci", "chat", 412, 203, 19.1),
+    ("req_c9f0f895", "ci", "chat_completions", 412, 203, 19.1),
     ("req_45c48cce", "editor", "responses", 2_960, 12, 17.6),
-    ("req_6512bd43", "ci", "chat", 96, 640, 18.3),
+    ("req_6512bd43", "ci", "chat_completions", 96, 640, 18.3),
     ("req_9bf31c7f", "batch", "completions", 731, 55, 16.9),
 )
 OTHERS = ("A name for a bakery by a river", "Explain paged attention", "Review this SQL migration")
@@ -108,7 +108,7 @@ def moment(tick: int) -> Snapshot:
     open_requests = [
         msgspec.structs.replace(
             decoding, id=name, key=key, surface=surface, prompt_tokens=prompt, completion_tokens=done + tick,
-            tokens_per_second=speed,
+            tokens_per_second=speed, began=base.time - 0.9 - (done + tick) / speed,
         )
         for name, key, surface, prompt, done, speed in RUNNING[: engine.running]
     ] + [msgspec.structs.replace(queued, id="req_d3d94468", key="batch")]  # fmt: skip
