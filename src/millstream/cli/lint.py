@@ -44,7 +44,8 @@ def lint(
             print(printable(f"{place}: [{fault.rule}] {fault.message}", sys.stdout))
             if fault.expected:
                 print(f"    expected: {fault.expected}")
-        print(f"{surface}: {'legal' if not faults else f'{len(faults)} faults'}")
+        count = f"{len(faults)} fault{'' if len(faults) == 1 else 's'}"
+        print(f"{surface}: {count if faults else 'legal'}")
     if faults:
         raise typer.Exit(1)
 
