@@ -24,9 +24,10 @@ from playwright.async_api import Page, async_playwright  # noqa: E402
 
 from millstream.admin.views import Snapshot  # noqa: E402
 from millstream.ir.deltas import Content, Finish, Reasoning, Start, ToolCallArgs, ToolCallStart, Usage  # noqa: E402
+from millstream.ir.provider import ModelCard  # noqa: E402
 from millstream.ir.request import Request  # noqa: E402
 from support.live import Live, serving  # noqa: E402
-from support.provider import Step  # noqa: E402
+from support.provider import ScriptedProvider, Step  # noqa: E402
 from web.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from web.played_events import PlayedEvents, a_snapshot  # noqa: E402
 
@@ -60,6 +61,16 @@ def power(flow: float, head: float, efficiency: float = 0.85) -> float:
 ```
 """
 QUESTION = "What is the difference between an overshot and an undershot wheel?"
+MODEL = ModelCard(id="r1-distill-1.5b", created=1_780_000_000, context_length=32_768)
+PIECE_SECONDS = 0.12
+"""For three tokens or four: about 25 tokens a second."""
+RUNNING = (
+    ("req_8f14e45f", "editor", "messages", 1_200, 87, 20.4),
+    ("req_c9f0f895", "ci", "chat_completions", 412, 203, 19.1),
+    ("req_45c48cce", "editor", "responses", 2_960, 12, 17.6),
+    ("req_6512bd43", "ci", "chat_completions", 96, 640, 18.3),
+    ("req_9bf31c7f", "batch", "completions", 731, 55, 16.9),
+)
 OTHERS = ("A name for a bakery by a river", "Explain paged attention", "Review this SQL migration")
 
 
@@ -67,16 +78,18 @@ def model(request: Request) -> Iterator[Step]:
     """What is said to the question, to a call, and to all else."""
     asked = request.messages[-1]  # type: ignore[union-attr]
     yield Start(prompt_tokens=61, cached_tokens=32)
-    yield 0.15
+    yield 0.4
     if "flow" in asked.content:
         yield ToolCallStart(0, "call_0", "river_gauge")
         yield ToolCallArgs(0, '{"station":"Mühlbach","unit":"m3/s"}')
         yield Finish("tool_calls", Usage(61, 24, 32, 0))
     elif asked.content == QUESTION:
-        yield Reasoning(THOUGHT)
+        for at in range(0, len(THOUGHT), 12):
+            yield Reasoning(THOUGHT[at : at + 12])
+            yield PIECE_SECONDS
         for at in range(0, len(ANSWER), 12):
             yield Content(ANSWER[at : at + 12])
-            yield 0.004
+            yield PIECE_SECONDS
         yield Finish("stop", Usage(61, 212, 32, 38))
     else:
         yield Content("Gladly.")
@@ -88,19 +101,36 @@ def moment(tick: int) -> Snapshot:
     swing = math.sin(tick / 9) + 0.5 * math.sin(tick / 3.7)
     base = a_snapshot()
     engine = msgspec.structs.replace(
-        base.engines[0], model="smollm2-135m-instruct", running=3 + round(swing),
-        kv_blocks_used=310 + round(90 * swing),
-        kv_blocks_total=640,
+        base.engines[0], model=MODEL.id, isa="avx512vnni", threads=8, running=3 + round(swing),
+        kv_blocks_used=1_310 + round(290 * swing), kv_blocks_total=2_048, resident_bytes=1_912_000_000,
     )  # fmt: skip
+    decoding, queued = (msgspec.structs.replace(each, model=MODEL.id) for each in base.requests)
+    open_requests = [
+        msgspec.structs.replace(
+            decoding, id=name, key=key, surface=surface, prompt_tokens=prompt, completion_tokens=done + tick,
+            tokens_per_second=speed, began=base.time - 0.9 - (done + tick) / speed,
+        )
+        for name, key, surface, prompt, done, speed in RUNNING[: engine.running]
+    ] + [msgspec.structs.replace(queued, id="req_d3d94468", key="batch")]  # fmt: skip
+    served, pulled = base.models
     return msgspec.structs.replace(
         base,
         version="0.1.0",
-        decode_tokens_per_second=112 + 40 * swing,
-        first_token=msgspec.structs.replace(base.first_token, p50=0.2 + 0.05 * math.sin(tick / 5)),
-        inter_token=msgspec.structs.replace(base.inter_token, p50=0.024 + 0.004 * swing),
+        decode_tokens_per_second=58 + 14 * swing,
+        prompt_tokens_per_second=max(0.0, 140 + 90 * swing),
+        first_token=msgspec.structs.replace(base.first_token, p50=0.9 + 0.2 * math.sin(tick / 5)),
+        inter_token=msgspec.structs.replace(base.inter_token, p50=0.048 + 0.006 * swing, p95=0.071, p99=0.118),
         engines=[engine],
-        requests=[msgspec.structs.replace(each, model=engine.model) for each in base.requests],
-        models=[msgspec.structs.replace(base.models[0], name=engine.model), *base.models[1:]],
+        open_requests=len(open_requests),
+        requests=open_requests,
+        models=[
+            msgspec.structs.replace(served, name=MODEL.id, file_bytes=1_117_000_000, context_length=32_768),
+            msgspec.structs.replace(pulled, name="gemma-3-270m", fetch_bytes=238_175_024, fetched_bytes=59_500_000),
+        ],
+        keys=[
+            msgspec.structs.replace(base.keys[0], name="editor", requests=312, completion_tokens=88_000),
+            msgspec.structs.replace(base.keys[0], name="batch", requests=1_204, refused=37, prompt_tokens=2_411_000),
+        ],
     )
 
 
@@ -173,8 +203,7 @@ def main() -> None:
     if unknown := set(given.names) - set(SHOTS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SHOTS)}")
     given.to.mkdir(parents=True, exist_ok=True)
-    with serving() as live:
-        live.provider.script = model
+    with serving(ScriptedProvider(model, card=MODEL)) as live:
         events = PlayedEvents()
         events.play = moment
         live.app.router.routes.insert(0, events.route())

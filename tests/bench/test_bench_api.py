@@ -14,7 +14,7 @@ from millstream.bench.api_report import render_api
 from millstream.bench.api_script import MODEL
 from millstream.bench.api_server import api_server
 from millstream.bench.api_surfaces import API_SURFACES
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 from millstream.bench.system import cpu_seconds
 
 

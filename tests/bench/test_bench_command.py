@@ -137,7 +137,7 @@ def test_a_plan_beyond_the_context_is_refused(model: Path, tmp_path: Path) -> No
 
 
 def test_token_ids_outside_the_vocabulary_are_refused(model: Path) -> None:
-    from millstream.bench.plan import BenchError
+    from millstream.bench.errors import BenchError
 
     with pytest.raises(BenchError, match="refused"):
         run_benchmark(model, Options(plan=Plan([Case("pp", "prefill", 1, [[[300]]])]), threads=1, extras=False))

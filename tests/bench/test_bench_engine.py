@@ -6,7 +6,8 @@ import pytest
 
 from bench.steady import SteadyRunner
 from millstream.bench.engine import measure_overhead, run_plan, run_together
-from millstream.bench.plan import BenchError, Case, Plan
+from millstream.bench.errors import BenchError
+from millstream.bench.plan import Case, Plan
 from millstream.engine.core import EngineCore
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from millstream.bench.errors import BenchError
 from millstream.bench.http.client import Server, Timings
 from millstream.bench.http.figures import Limit, figures, spread
 from millstream.bench.http.prompts import conversations
 from millstream.bench.http.run import Plan, Target, run_http_benchmark
 from millstream.bench.http.workload import BUILT_IN, Workload, load_workload
-from millstream.bench.plan import BenchError
+from millstream.bench.plan import read_plan
 from millstream.cli.bench import bench
 from millstream.cli.errors import CliError
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, Usage
@@ -122,6 +124,7 @@ SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
         (SSE + b"data: {]\n\n", "no chunk"),
         (SSE + b'data: {"error":{"message":"full"}}\n\ndata: [DONE]\n\n', "full"),
         (b"HTTP/1.1 429 Too Many\r\nContent-Length: 4\r\n\r\nbusy", "HTTP 429: busy"),
+        (b'HTTP/1.1 401 No\r\nContent-Length: 31\r\n\r\n{"error":{"message":"Give a key"}}', "HTTP 401: Give a key"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "connection broke"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "connection broke"),
         (b"", "connection broke"),
@@ -216,6 +219,20 @@ def test_a_wrong_workload_file_says_what(tmp_path: Path, content: str, said: str
         load_workload(str(path))
 
 
+def test_a_workload_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.ir.files.read_small.__kwdefaults__", {"pipe_seconds": 0.01})
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for name, words in (("pipe", "is a pipe"), ("", "Is a directory"), ("bytes", r"not UTF-8 \(byte 0\)")):
+        with pytest.raises(BenchError, match=words):
+            load_workload(str(tmp_path / name))
+    (tmp_path / "mine.toml").write_text('prompts = "pipe"')
+    with pytest.raises(BenchError, match=r"is no file of conversations .*is a pipe"):
+        load_workload(str(tmp_path / "mine.toml"))
+    with pytest.raises(BenchError, match="is a pipe"):
+        read_plan(tmp_path / "pipe")
+
+
 def invoke(*arguments: str) -> Result:
     app = typer.Typer(callback=lambda: None)
     app.add_typer(bench, name="bench")
@@ -233,7 +250,11 @@ def test_the_command(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     for word in ("ratio", "first token, p99", "good requests", "prefix cache", "part of all below"):
         assert word in " ".join(shown.output.split())
-    assert picture.read_text().startswith("<svg")
+    drawn = picture.read_text()
+    assert drawn.startswith("<svg")
+    assert "url(http" not in drawn
+    for word in ("ratio", "first token, p99, ms", live.url, "part of all below"):
+        assert word.replace(" ", "&#160;") in drawn
     report = json.loads(told.stdout)
     assert report["servers"][0]["rounds"][0]["tokens"] == 6
     assert "sk-x" not in told.stdout
@@ -242,5 +263,8 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_command_explains_what_it_cannot_do() -> None:
     nobody = invoke("http://127.0.0.1:9", "--rounds", "1")
     assert isinstance(nobody.exception, CliError)
-    assert "does not answer" in nobody.exception.message
+    assert nobody.exception.message == "http://127.0.0.1:9 does not answer: connection refused"
+    nowhere = invoke("http://127.0.0.1:9", "--picture", "/nowhere/x.svg")
+    assert isinstance(nowhere.exception, CliError)
+    assert nowhere.exception.message == "cannot write /nowhere/x.svg: there is no folder /nowhere"
     assert invoke("http://a", "http://b", "--model", "x", "--model", "y", "--model", "z").exit_code == 2

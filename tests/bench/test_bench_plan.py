@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.bench.plan import BenchError, Case, Plan, read_plan, standard_plan
+from millstream.bench.errors import BenchError
+from millstream.bench.plan import Case, Plan, read_plan, standard_plan
 
 
 def test_a_plan_of_the_harness_is_read(tmp_path: Path) -> None:

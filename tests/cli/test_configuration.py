@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import threading
 import tomllib
 from pathlib import Path
 from typing import cast
@@ -144,6 +146,28 @@ def test_what_is_no_toml_is_one_line(text: bytes, words: str, home: Path) -> Non
     assert result.code == 2
     assert words in result.err
     assert result.err.count("\n") == 1
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.ir.files.read_small.__kwdefaults__", {"pipe_seconds": 0.01})
+    os.mkfifo(tmp_path / "pipe")
+    for path, words in (
+        (tmp_path / "pipe", "It is a pipe"),
+        (tmp_path, "Is a directory"),
+        ("/dev/zero", "larger than"),
+    ):
+        result = millstream("config", "check", "--config", str(path))
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith(f"error: {path}: cannot be read: "), result.err
+        assert words in result.err
+
+
+def test_a_pipe_with_a_writer_is_a_file_like_others(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=("[serve]\nport = 7\n",))
+    writer.start()
+    assert shown("serve", "--config", str(tmp_path / "pipe"))["serve port"][:2] == (7, "file")
+    writer.join()
 
 
 def test_a_file_that_is_named_must_be_there() -> None:

@@ -103,6 +103,19 @@ def test_no_bytes_break_it(raw: bytes) -> None:
         path.unlink()
 
 
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for path, words in (
+        (tmp_path / "pipe", "a pipe or a device"),
+        (tmp_path, "directory"),
+        (Path("/dev/zero"), "device"),
+    ):
+        with pytest.raises(KeyFileError, match=words):
+            KeyFile(path).read()
+    with pytest.raises(KeyFileError, match="a pipe or a device"):
+        KeyFile(tmp_path / "pipe").change(lambda keys: (keys, None))
+
+
 def test_a_file_that_others_may_write_is_not_trusted(keys: Keys) -> None:
     keys.add("a")
     keys.path.chmod(0o620)

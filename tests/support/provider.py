@@ -32,19 +32,20 @@ def hello(request: Request) -> list[Step]:
 class ScriptedProvider:
     """Plays ``script(request)`` for each request and remembers what happened."""
 
-    def __init__(self, script: Callable[[Request], Iterable[Step]] = hello) -> None:
+    def __init__(self, script: Callable[[Request], Iterable[Step]] = hello, *, card: ModelCard = CARD) -> None:
         self.script = script
+        self.card = card
         self.requests: list[Request] = []
         self.closed = 0
         self.refuse: ApiError | None = None
 
     def models(self) -> list[ModelCard]:
-        return [CARD]
+        return [self.card]
 
     async def stream(self, request: Request) -> DeltaStream:
         self.requests.append(request)
-        if request.model != CARD.id:
-            raise model_not_found(request.model, [CARD.id])
+        if request.model != self.card.id:
+            raise model_not_found(request.model, [self.card.id])
         if self.refuse is not None:
             raise self.refuse
         return guard(self._play(request), choices=request.n)

@@ -173,7 +173,6 @@ def script(snapshots: int = 90) -> Script:
     """All of it."""
     played = Script()
     played.snapshots = [snapshot(at) for at in range(snapshots)]
-    played.models = models()
     played.logs = logs()
     played.details = {detail().request.id: detail()}
     played.wires = {surface: wire(surface) for surface in ("chat", "messages", "responses")}

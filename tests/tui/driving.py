@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from textual._context import visible_screen_stack
 from textual.pilot import Pilot
 
 from millstream.tui.app import TopApp
@@ -35,7 +35,7 @@ class Driver:
     async def shows(self, *texts: str) -> None:
         """Wait until all of these are on the screen."""
         with contextlib.suppress(AssertionError):
-            await until(lambda: all(text in shown(self.app) for text in texts))
+            await until(lambda: has_all(shown(self.app), texts))
             return
         raise AssertionError(f"{[text for text in texts if text not in shown(self.app)]} not in\n{shown(self.app)}")
 
@@ -50,11 +50,18 @@ class Driver:
         return self.app.screen
 
 
+def has_all(screen: str, texts: tuple[str, ...]) -> bool:
+    """Whether each is on the screen."""
+    return all(text in screen for text in texts)
+
+
 @contextlib.asynccontextmanager
 async def looking(
     at: Script | str, folder: Path, size: tuple[int, int] = SMALL, *, key: str | None = None, **options: Any
 ) -> AsyncIterator[Driver]:
-    """An app that looks at a script, which is played meanwhile, or at an address."""
+    """An app that looks at a script, which is played meanwhile, or at an address. It waits for ever, as a script tells
+    no more than it has."""
+    options.setdefault("patience", math.inf)
     async with contextlib.AsyncExitStack() as stack:
         url = at if isinstance(at, str) else await stack.enter_async_context(playing(at))
         app = TopApp(Server(url, key), results=Results(folder / "bench.json"), **options)
@@ -66,7 +73,5 @@ async def looking(
 
 def shown(app: TopApp) -> str:
     """The screen as text, without blanks at the ends of lines."""
-    width, height = app.size
-    console = Console(width=width, height=height, file=io.StringIO(), record=True, legacy_windows=False)
-    console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens))
-    return "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n"
+    visible_screen_stack.set(app._background_screens)  # as Textual does before it draws a dialog over a page
+    return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips()) + "\n"

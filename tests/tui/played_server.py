@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from millstream.admin.views import LogLine, ModelView, RequestDetail, Snapshot
+from millstream.admin.views import LogLine, RequestDetail, Snapshot
 
 Body = dict[str, Any]
 
@@ -33,18 +33,19 @@ def frame(event: str, data: bytes) -> bytes:
 
 class Script:
     """``refuse``: answers in place of the real ones, by the begin of a path. ``calls``: method, path and body of what
-    was asked for and changes something. ``answers``: chunks of each chat in turn; the last one stays."""
+    was asked for and changes something. ``answers``: chunks of each chat in turn, the last one stays; one every
+    ``pace`` seconds."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
         self.details: dict[str, RequestDetail] = {}
         self.wires: dict[str, list[str]] = {}
-        self.models: list[ModelView] = []
         self.logs: list[LogLine] = []
         self.answers: list[list[Body | str]] = []
         self.refuse: dict[str, Callable[[], Response]] = {}
         self.calls: list[tuple[str, str, Body]] = []
         self.headers: list[dict[str, str]] = []
+        self.pace = 0.0
         self.hold_wire = False
         self.hold_answer = asyncio.Event()
         self.hold_answer.set()
@@ -72,7 +73,6 @@ class Script:
                 Route("/v1/admin/requests/{id}", self._guarded(self._detail), methods=get),
                 Route("/v1/admin/requests/{id}/wire", self._guarded(self._wire), methods=get),
                 Route("/v1/admin/requests/{id}/{verb}", self._guarded(self._act), methods=post),
-                Route("/v1/admin/models", self._guarded(self._list), methods=get),
                 Route("/v1/admin/models/{verb:path}", self._guarded(self._act), methods=post),
                 Route("/v1/chat/completions", self._guarded(self._chat), methods=post),
             ]
@@ -123,9 +123,6 @@ class Script:
         self.calls.append((request.method, request.url.path, json.loads(body) if body else {}))
         return Response(status_code=204)
 
-    async def _list(self, _: Request) -> Response:
-        return Response(msgspec.json.encode({"data": self.models}))
-
     async def _chat(self, request: Request) -> Response:
         self.calls.append((request.method, request.url.path, await request.json()))
         chunks = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -137,6 +134,7 @@ class Script:
                 else:
                     data = chunk if isinstance(chunk, str) else json.dumps(chunk)
                     yield f"data: {data}\n\n".encode()
+                    await asyncio.sleep(self.pace)
 
         return _stream(pieces())
 

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from millstream.tui.feed import LONGEST_WAIT_SECONDS, backoff
 from tui import demo
-from tui.driving import looking
+from tui.driving import looking, shown
 from tui.played_server import Script, frame, playing, problem
 from tui.waiting import until
 
@@ -84,3 +84,12 @@ async def test_a_server_that_says_nothing_does_not_stop_the_app(tmp_path: Path) 
         await driver.shows("○ connecting")
         await driver.press("2", "c", "p", "i", "enter", "3", "l", "u", "7")
         await driver.shows("Everywhere")
+
+
+async def test_a_server_that_stops_telling_is_not_called_ready(tmp_path: Path) -> None:
+    script = demo.script(1)
+    async with looking(script, tmp_path, interval=0.2, patience=0.5) as driver:
+        await driver.shows("✖ http://127.0.0.1", "no news for ", "what is shown is old")
+        assert "● ok · http" not in shown(driver.app)
+        await script.tell(demo.snapshot(1))
+        await driver.shows("● ok · http")

@@ -1,85 +1,57 @@
-"""What the benchmark counts, on a clock of its own, and what is kept of it."""
+"""What the benchmark of `top` asks and counts, and what is kept of it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from millstream.admin.views import Percentiles
-from millstream.tui.benchmark import Plan, Result, Tally, percentiles, prompt, run
+from millstream.bench.http.figures import Limit, figures
+from millstream.tui.benchmark import Plan, Result, Tally, run
 from millstream.tui.errors import ServerError
 from millstream.tui.pages.bench import change
 from millstream.tui.results import Results
-from millstream.tui.sse import Event
-from tui.played_server import chunk, usage
+from tui.played_server import Script, chunk, playing, problem, usage
 
 
-class Clock:
-    """Goes on by what the played answers say."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def answers(clock: Clock, *pieces: tuple[float, dict[str, Any]]) -> Any:
-    """A chat whose events come after so many seconds each."""
-
-    async def chat(body: dict[str, Any]) -> AsyncIterator[Event]:
-        for seconds, piece in pieces:
-            clock.now += seconds
-            yield Event("message", json.dumps(piece))
-
-    return chat
-
-
-async def test_latencies_are_those_of_a_client() -> None:
-    clock = Clock()
-    chat = answers(
-        clock,
-        (0.1, chunk(role="assistant")),
-        (0.4, chunk(reasoning_content="a")),
-        (0.02, chunk(content="b")),
-        (0.08, chunk("stop", content="c")),
-        (0.1, usage(10, 4)),
-    )
-    result = await run(chat, Plan(requests=2, concurrency=1), Tally(), clock)
-    assert (result.done, result.failed, result.prompt_tokens, result.completion_tokens) == (2, 0, 20, 8)
-    assert result.first_token.p50 == pytest.approx(0.5)
-    assert (result.inter_token.p50, result.inter_token.p99) == (pytest.approx(0.02), pytest.approx(0.08))
-    assert result.whole.p50 == pytest.approx(0.7)
-    assert result.seconds == pytest.approx(1.4)
-    assert result.tokens_per_second == pytest.approx(8 / 1.4)
+async def test_it_is_a_run_of_the_http_benchmark_with_prompts_of_its_own(tmp_path: Path) -> None:
+    script, tally = Script(), Tally()
+    script.answers = [
+        [
+            chunk(role="assistant"), chunk(reasoning_content="a"), chunk(content="b"), chunk("stop", content="c"),
+            usage(10, 4), "[DONE]",
+        ]
+    ]  # fmt: skip
+    async with playing(script) as url:
+        plan = Plan(model="one", requests=3, concurrency=2, max_tokens=4)
+        results = [await run(url, "sk-1", plan, each) for each in (tally, Tally())]
+    figures = results[0].figures
+    assert (figures.requests, figures.failed, figures.prompt_tokens, figures.tokens) == (3, 0, 30, 12)
+    assert (tally.done, tally.failed, tally.pieces) == (3, 0, 9)
+    bodies = [body for _, _, body in script.calls]
+    assert {(each["model"], each["max_tokens"], each["ignore_eos"]) for each in bodies} == {("one", 4, True)}
+    assert len({each["messages"][0]["content"] for each in bodies}) == 6
+    assert {each["authorization"] for each in script.headers} == {"Bearer sk-1"}
 
 
 async def test_an_answer_that_is_not_whole_counts_as_failed() -> None:
-    clock, tally = Clock(), Tally()
-    with pytest.raises(ServerError, match="before its answer was whole"):
-        await run(answers(clock, (0.1, chunk(content="a"))), Plan(requests=9, concurrency=1), tally, clock)
-    assert (tally.done, tally.failed) == (0, 3)  # and then no more was asked
+    script, tally = Script(), Tally()
+    script.answers = [[chunk(content="a")]]
+    async with playing(script) as url:
+        with pytest.raises(ServerError, match="the stream has no end"):
+            await run(url, None, Plan(model="one", requests=2), tally)
+    assert (tally.done, tally.failed, tally.pieces) == (0, 2, 2)
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1))
-def test_percentiles_are_measured_values_in_order(values: list[float]) -> None:
-    found = percentiles(values)
-    assert found.p50 in values
-    assert (found.p50 or 0) <= (found.p95 or 0) <= (found.p99 or 0) <= max(values)
-
-
-def test_percentiles_by_nearest_rank() -> None:
-    assert percentiles([float(value) for value in range(1, 101)]) == Percentiles(p50=50, p95=95, p99=99)
-    assert percentiles([]) == Percentiles()
-
-
-def test_prompts_differ() -> None:
-    assert len({prompt(number, seed) for number in range(50) for seed in range(3)}) == 150
+async def test_what_a_server_says_of_itself_is_safe_to_show() -> None:
+    script = Script()
+    script.refuse["/v1/chat"] = lambda: problem(400, "no \x1b]0;x\x07 [b]such[/b]")
+    async with playing(script) as url:
+        with pytest.raises(ServerError) as caught:
+            await run(url, None, Plan(model="one", requests=1), Tally())
+    assert caught.value.message == "no request came to a good end: HTTP 400: no ␛]0;x␇ [b]such[/b]"
 
 
 def test_a_change_says_whether_it_is_better() -> None:
@@ -91,7 +63,7 @@ def test_a_change_says_whether_it_is_better() -> None:
 
 
 def made(plan: Plan, when: float) -> Result:
-    return Result(plan=plan, when=when, seconds=2.0, done=1, failed=0)
+    return Result(plan=plan, when=when, figures=figures([], 2.0, Limit()))
 
 
 def test_the_last_run_of_the_same_plan_and_server_is_found(tmp_path: Path) -> None:
@@ -119,3 +91,8 @@ def test_no_more_than_some_runs_are_kept(tmp_path: Path) -> None:
         results.add("http://a", made(Plan(), float(when)))
     assert len(json.loads((tmp_path / "bench.json").read_bytes())) == 50
     assert list(tmp_path.iterdir()) == [tmp_path / "bench.json"]
+
+
+def test_what_is_no_file_counts_as_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "bench.json")
+    assert Results(tmp_path / "bench.json").last("http://a", Plan()) is None

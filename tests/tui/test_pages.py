@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from textual.widgets import Button, DataTable, Input
 
 from millstream.admin.views import RequestDetail, TimelineEvent
@@ -107,9 +108,7 @@ async def test_the_cursor_stays_on_its_request_while_others_come_and_go(tmp_path
         table = driver.page.query_one(DataTable)
         before = demo.snapshot(1)
         gone = [each for each in before.requests if each.id not in (FIRST, "req_45c48cce")]
-        await script.tell(
-            type(before)(**{**{f: getattr(before, f) for f in before.__struct_fields__}, "requests": gone})
-        )
+        await script.tell(msgspec.structs.replace(before, requests=gone))
         await until(lambda: table.row_count == 3)
         await driver.press("c")
         await driver.shows("Cancel req_8f14e45f?")
@@ -133,6 +132,18 @@ async def test_models_are_acted_on_after_a_yes(tmp_path: Path) -> None:
             await driver.press("y")
             await until(lambda at=at: len(script.calls) > at)
             assert script.calls[at] == ("POST", f"/v1/admin/models/{verb}", {"model": name})
+
+
+async def test_the_cursor_stays_on_its_model_when_their_order_changes(tmp_path: Path) -> None:
+    script = demo.script(1)
+    async with looking(script, tmp_path) as driver:
+        await driver.press("3", "down")
+        await driver.shows("SmolLM2 135M Instruct, Q4_1")
+        first, second, *others = demo.models()
+        await script.tell(msgspec.structs.replace(demo.snapshot(1), models=[*others, first, second]))
+        await until(lambda: driver.page.query_one(DataTable).cursor_row == 4)
+        await driver.press("u")
+        await driver.shows(f"Unload {demo.SMALL}?", "2 open requests are finished first")
 
 
 async def test_models_show_progress_and_what_failed(tmp_path: Path) -> None:
@@ -248,7 +259,7 @@ async def test_bench_stops_and_says_what_failed(tmp_path: Path) -> None:
         await driver.shows("stopped.")
         script.refuse["/v1/chat"] = lambda: problem(400, "ignore_eos is not supported.")
         await driver.press("r")
-        await driver.shows("✖ 400: ignore_eos is not supported.")
+        await driver.shows("✖ no request came to a good end: HTTP 400: ignore_eos is not supported.")
         driver.page.query_one("#concurrency", Input).value = "0"
         await driver.press("r")
         await driver.shows("at a time: 1 to 256")
@@ -293,7 +304,6 @@ async def test_names_of_others_are_never_markup(tmp_path: Path) -> None:
     model = demo.models()[0]
     fields = {name: getattr(model, name) for name in model.__struct_fields__}
     bad_model = type(model)(**{**fields, "name": hostile, "error": hostile, "title": hostile})
-    script.models = [bad_model]
     script.snapshots = [
         type(told)(
             time=demo.NOW, version=hostile, status=hostile, reason=hostile, requests=[strange], models=[bad_model]

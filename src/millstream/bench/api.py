@@ -19,7 +19,7 @@ from millstream.bench.api_client import Connections, body_of, http_request
 from millstream.bench.api_script import MODEL, prompt_of, text_of
 from millstream.bench.api_server import api_server
 from millstream.bench.api_surfaces import API_SURFACES, ApiSurface
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 from millstream.bench.system import cpu_seconds
 
 STREAMS = (1, 16, 100, 500)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 
 _LAST_CHUNK = b"0\r\n\r\n"
 _READ = 1 << 16

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0

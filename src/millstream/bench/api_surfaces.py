@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 
 
 class Told(NamedTuple):

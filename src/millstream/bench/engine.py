@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from millstream.bench.plan import BenchError, Case, Plan
+from millstream.bench.errors import BenchError
+from millstream.bench.plan import Case, Plan
 from millstream.engine.core import EngineCore
 from millstream.engine.messages import Step, frame
 from millstream.engine.protocol import SamplingParams, TokenRequest

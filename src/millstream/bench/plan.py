@@ -8,14 +8,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from millstream.bench.errors import BenchError
+from millstream.ir.files import read_small
+
 Count = Annotated[int, msgspec.Meta(ge=1)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Prompt = Annotated[list[TokenId], msgspec.Meta(min_length=1)]
 Sample = Annotated[list[Prompt], msgspec.Meta(min_length=1)]
 
 
-class BenchError(Exception):
-    """The benchmark cannot go on; the message is for the person who runs it."""
+_MOST_BYTES = 256 << 20
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
 def read_plan(path: Path) -> Plan:
     """The plan in a JSON file. Raises `BenchError` if there is none or it is malformed."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
+        return msgspec.json.decode(read_small(path, _MOST_BYTES), type=Plan)
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from None
     except msgspec.DecodeError as error:

@@ -13,8 +13,9 @@ import msgspec
 
 from millstream import __version__
 from millstream.bench.engine import CaseResults, Overhead, measure_overhead, run_plan, run_together
+from millstream.bench.errors import BenchError
 from millstream.bench.limits import Bandwidth, read_bandwidth
-from millstream.bench.plan import BenchError, Plan, standard_plan
+from millstream.bench.plan import Plan, standard_plan
 from millstream.bench.server import ServerStart, measure_server_start
 from millstream.bench.structured import CONTEXT as STRUCTURED_CONTEXT
 from millstream.bench.structured import STREAMS, Structured, measure_structured

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 from millstream.bench.system import children, resident_bytes
 
 _TIMEOUT = 120.0

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 from millstream.keys.file import KeyFile
 from millstream.keys.key import Key, digest_of, new_id, new_token
 from millstream.models.loader import load_model_file

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millstream.bench.engine import submit
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 from millstream.engine.core import EngineCore
 
 STREAMS = 16

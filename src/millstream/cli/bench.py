@@ -167,15 +167,16 @@ def http(
 
     A workload file describes prompts, arrivals and lengths; docs/benchmarks.md shows one.
     """
-    import sys
-
     from rich.console import Console
 
     from millstream.bench.http.figures import Limit
-    from millstream.bench.http.report import render_http
+    from millstream.bench.http.report import render_http, save_picture
     from millstream.bench.http.run import Plan, run_http_benchmark
     from millstream.bench.http.workload import load_workload
+    from millstream.cli.errors import CliError
 
+    if picture is not None and not picture.absolute().parent.is_dir():
+        raise CliError(f"cannot write {picture}: there is no folder {picture.parent}")
     limit = Limit(
         first_token=None if good_first_token is None else good_first_token / 1000,
         per_token=None if good_per_token is None else good_per_token / 1000,
@@ -188,9 +189,10 @@ def http(
         console = Console()
         console.print(render_http(report, plot=plot, width=min(console.width, 110)))
     if picture is not None:
-        paper = Console(record=True, width=110, file=sys.stderr, quiet=True)
-        paper.print(render_http(report, plot=True, width=108))
-        paper.save_svg(str(picture), title=f"millstream bench http: {report.workload.name}")
+        try:
+            save_picture(report, picture)
+        except OSError as error:
+            raise CliError(f"cannot write {picture}: {error.strerror}") from None
 
 
 def _targets(urls: list[str], models: list[str], keys: list[str]) -> list[Target]:
@@ -211,7 +213,7 @@ def _telling() -> Iterator[Console]:
     """Where progress goes; what stops a benchmark becomes the command's error."""
     from rich.console import Console
 
-    from millstream.bench.plan import BenchError
+    from millstream.bench.errors import BenchError
     from millstream.cli.errors import CliError
     from millstream.models.errors import ModelFileError
 

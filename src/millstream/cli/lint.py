@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+_MOST_BYTES = 1 << 30
+_STREAM_SECONDS = 3600.0
+"""`lint <(curl …)` reads while the model writes."""
+
 
 def lint(
     capture: Annotated[str, typer.Argument(metavar="FILE", help="A captured response body; - reads standard input.")],
@@ -40,15 +44,19 @@ def lint(
             print(printable(f"{place}: [{fault.rule}] {fault.message}", sys.stdout))
             if fault.expected:
                 print(f"    expected: {fault.expected}")
-        print(f"{surface}: {'legal' if not faults else f'{len(faults)} faults'}")
+        count = f"{len(faults)} fault{'' if len(faults) == 1 else 's'}"
+        print(f"{surface}: {count if faults else 'legal'}")
     if faults:
         raise typer.Exit(1)
 
 
 def _read(name: str) -> bytes:
     from millstream.cli.errors import CliError
+    from millstream.ir.files import read_small
 
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        if name == "-":
+            return sys.stdin.buffer.read()
+        return read_small(Path(name), _MOST_BYTES, pipe_seconds=_STREAM_SECONDS)
     except OSError as error:
         raise CliError(f"cannot read {name}: {error.strerror}") from None

@@ -67,6 +67,8 @@ def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
         raise CliError(_cannot_listen(error, options.host)) from None
     if not guarded and not is_loopback(sock.getsockname()[0]):
         _warn(f"listening on {options.host} without keys: whoever reaches it may use it. {_MAKE_KEYS}")
+    elif not guarded and options.server.keys_file is not None:
+        _warn(f"{options.server.keys_file} is not there: requests need no key. {_MAKE_KEYS}")
     with sock:
         run(_serve(sources, sock, options, logs))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 import platformdirs
 
+from millstream.ir.files import read_regular
 from millstream.keys.key import SINGLE_NAME, Key
 
 T = TypeVar("T")
@@ -72,16 +72,12 @@ class KeyFile:
             KeyFileError: it cannot be read, is no file of keys, or may be written by others.
         """
         try:
-            with open(self.path, "rb", opener=_without_waiting) as file:
-                mode = os.fstat(file.fileno()).st_mode
-                raw = file.read(_MOST_BYTES + 1) if stat.S_ISREG(mode) else None
+            raw, status = read_regular(self.path, _MOST_BYTES)
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise KeyFileError(f"Cannot read the keys in {self.path}: {error.strerror}.") from None
-        if raw is None:
-            raise KeyFileError(f"{self.path} is not a file.")
-        if mode & _WRITABLE_BY_OTHERS:
+        if status.st_mode & _WRITABLE_BY_OTHERS:
             # Whoever may write it may give himself an admin key.
             raise KeyFileError(f"Others may write the keys in {self.path}. Take that from them: chmod 600 {self.path}")
         return _parse(raw, self.path)
@@ -130,14 +126,7 @@ class KeyFile:
             raise
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open also a pipe at once, which else waits for a writer that may never come."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _parse(raw: bytes, path: Path) -> tuple[Key, ...]:
-    if len(raw) > _MOST_BYTES:
-        raise KeyFileError(f"{path} is too large for a file of keys.")
     try:
         keys = msgspec.json.decode(raw, type=_Content).keys
     except (msgspec.DecodeError, RecursionError) as error:

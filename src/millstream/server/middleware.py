@@ -99,7 +99,8 @@ class RequestFrame:
                 self._memory.give_back()
             if self._settings.access_log:
                 seconds = time.perf_counter() - began
-                log.info("%s %s %d %.3fs %s", scope["method"], _path(scope), status, seconds, request_id.decode())
+                # Whose line it is, every form of the log tells beside the message.
+                log.info("%s %s %d %.3fs", scope["method"], _path(scope), status, seconds)
 
 
 def _origin_form(scope: Scope) -> Scope:

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from millstream.tui.client import Server
-from millstream.tui.feed import Feed
+from millstream.tui.feed import PATIENCE_SECONDS, Feed
 from millstream.tui.logbook import LogBook, LogSource, follow
 from millstream.tui.pages.bench import BenchPage
 from millstream.tui.pages.chat import ChatPage
@@ -28,8 +28,9 @@ _DRAW_SECONDS = 0.05
 
 
 class TopApp(App[None]):
-    """Shows one server. ``logs``: where log lines come from, if not from the server's own API. ``until``: returns when
-    there is nothing more to show, as the server was started for this app and has ended."""
+    """Shows one server, anew every ``interval`` seconds; one that is ``patience`` seconds late is called silent.
+    ``logs``: where log lines come from, if not from the server's own API. ``until``: returns when there is nothing more
+    to show, as the server was started for this app and has ended."""
 
     TITLE = "millstream top"
     MODES = {
@@ -59,6 +60,7 @@ class TopApp(App[None]):
         server: Server,
         *,
         interval: float = 1.0,
+        patience: float = PATIENCE_SECONDS,
         logs: LogSource | None = None,
         until: Callable[[], Awaitable[None]] | None = None,
         results: Results | None = None,
@@ -71,7 +73,7 @@ class TopApp(App[None]):
         self.book = LogBook()
         self.results = results or Results()
         self._drawing = False
-        self._feed = Feed(server, self.state, interval, self._changed)
+        self._feed = Feed(server, self.state, interval, patience, self._changed)
         self._logs = logs or server.logs
         self._until = until
 

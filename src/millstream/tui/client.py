@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
-from millstream.admin.views import LogLine, ModelView, RequestDetail, Snapshot
+from millstream.admin.views import LogLine, RequestDetail, Snapshot
 from millstream.tui.errors import ServerError, failure, refusal
 from millstream.tui.sse import Event, EventTooLong, read_events
 from millstream.tui.text import line
@@ -26,10 +26,6 @@ _SILENCE_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class _Models(msgspec.Struct):
-    data: list[ModelView]
-
-
 class Server:
     """One server. ``key``: sent as a bearer token, to this server only (redirects are not followed).
 
@@ -38,10 +34,10 @@ class Server:
 
     def __init__(self, url: str = DEFAULT_URL, key: str | None = None) -> None:
         self.url = checked_url(url)
-        self._key = checked_key(key) if key else None
+        self.key = checked_key(key) if key else None
         headers = {"user-agent": "millstream-top"}
-        if self._key:
-            headers["authorization"] = f"Bearer {self._key}"
+        if self.key:
+            headers["authorization"] = f"Bearer {self.key}"
         local = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.AsyncClient(
             base_url=self.url,
@@ -52,10 +48,6 @@ class Server:
             trust_env=not local,
             verify=self.url.startswith("https"),
         )
-
-    def copy(self) -> Server:
-        """Another client of the same server, for another event loop."""
-        return Server(self.url, self._key)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -93,10 +85,6 @@ class Server:
     async def set_priority(self, request_id: str, priority: int) -> None:
         """Lower is served first."""
         await self._body("POST", f"{_request_path(request_id)}/priority", {"priority": priority})
-
-    async def models(self) -> list[ModelView]:
-        """What is served, on disk and in the catalogue."""
-        return _decode(await self._body("GET", "/v1/admin/models"), _Models).data
 
     async def model_action(self, verb: str, name: str) -> None:
         """``load``, ``unload``, ``pull`` or ``pull/cancel`` a model; it goes on in the background."""

@@ -12,17 +12,23 @@ from millstream.tui.state import State
 
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 15.0
+PATIENCE_SECONDS = 4.0
+"""A snapshot that is so late is missed; that the connection is lost is known later."""
 
 
 class Feed:
     """Keeps a `State` up to date and calls ``changed`` after each change."""
 
-    def __init__(self, server: Server, state: State, interval: float, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, server: Server, state: State, interval: float, patience: float, changed: Callable[[], None]
+    ) -> None:
         self._server = server
         self._state = state
         self._interval = interval
+        self._patience = patience
         self._changed = changed
         self._now = asyncio.Event()
+        self._heard = 0.0
 
     def retry_now(self) -> None:
         """Cut the wait before the next attempt short."""
@@ -34,14 +40,33 @@ class Feed:
         while True:
             before = self._state.snapshot
             try:
-                async for snapshot in self._server.snapshots(self._interval):
-                    self._state.take(snapshot)
-                    self._changed()
+                await self._take()
                 problem = ServerError("the server ended the stream; it is stopping or restarting.")
             except ServerError as error:
                 problem = error
             failures = 1 if self._state.snapshot is not before else failures + 1
             await self._wait(problem, failures)
+
+    async def _take(self) -> None:
+        """Snapshots of one connection; beside it a watch that says when they stay away."""
+        watch = asyncio.ensure_future(self._watch())
+        try:
+            async for snapshot in self._server.snapshots(self._interval):
+                self._heard = asyncio.get_running_loop().time()
+                self._state.take(snapshot)
+                self._changed()
+        finally:
+            watch.cancel()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._heard = loop.time()
+        while True:
+            await asyncio.sleep(1.0)
+            silent = loop.time() - self._heard
+            if silent >= self._interval + self._patience:
+                self._state.wait(round(silent))
+                self._changed()
 
     async def _wait(self, problem: ServerError, failures: int) -> None:
         seconds = backoff(failures, problem.retry_after)
@@ -56,7 +81,9 @@ class Feed:
                 await asyncio.wait_for(self._now.wait(), min(1.0, left))
             except TimeoutError:
                 continue
-            return
+            break
+        self._state.lose(problem.message, 0)
+        self._changed()
 
 
 def backoff(failures: int, retry_after: float | None = None) -> float:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from millstream.admin.views import RequestView
+from millstream.ir.request import PRIORITY_RANGE
 from millstream.tui import text
 from millstream.tui.widgets.dialogs import AskNumber, Confirm
+
+_LOW, _HIGH = PRIORITY_RANGE
 
 if TYPE_CHECKING:
     from millstream.tui.pages.page import Page
@@ -58,8 +61,9 @@ class RequestActions(_Base):
                 work = self.top.server.set_priority(request.id, priority)
                 self.do(work, f"Priority of {text.line(request.id, 40)} is {priority}.")
 
-        note = f"It is {text.count(request.priority)}. Lower is served first; -100 to 100."
-        self.app.push_screen(AskNumber(f"Priority of {text.line(request.id, 40)}", note, request.priority), answered)
+        note = f"It is {text.count(request.priority)}. Lower is served first; {_LOW} to {_HIGH}."
+        ask = AskNumber(f"Priority of {text.line(request.id, 40)}", note, request.priority, low=_LOW, high=_HIGH)
+        self.app.push_screen(ask, answered)
 
     def _confirm(self, request: RequestView, verb: str, title: str, note: str, done: str) -> None:
         name = text.line(request.id, 40)

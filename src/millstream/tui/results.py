@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from millstream.ir.files import read_regular
 from millstream.tui.benchmark import Plan, Result
 
 _KEPT = 50
+_MOST_BYTES = 1 << 20
 
 
 class _Entry(msgspec.Struct):
@@ -48,6 +50,6 @@ class Results:
 
     def _read(self) -> list[_Entry]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[_Entry])
+            return msgspec.json.decode(read_regular(self._path, _MOST_BYTES)[0], type=list[_Entry])
         except (OSError, msgspec.DecodeError, RecursionError):
             return []

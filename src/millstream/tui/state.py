@@ -16,11 +16,13 @@ LinkState = Literal["connecting", "online", "lost"]
 
 @dataclass(frozen=True)
 class Link:
-    """The connection to the server. ``problem``: one line; ``retry_seconds``: until the next attempt."""
+    """The connection to the server. ``problem``: one line; ``retry_seconds``: until the next attempt, 0 while it is
+    made. ``silent_seconds``: how long an open connection has brought nothing, 0 while that is no matter."""
 
     state: LinkState = "connecting"
     problem: str = ""
     retry_seconds: int = 0
+    silent_seconds: int = 0
 
 
 class History:
@@ -63,6 +65,11 @@ class State:
         self.starting = False
         self.history.add(snapshot)
         self.link = Link("online")
+
+    def wait(self, silent_seconds: int) -> None:
+        """The connection is there, but nothing has come for so long."""
+        if self.link.state == "online":
+            self.link = Link("online", silent_seconds=silent_seconds)
 
     def lose(self, problem: str, retry_seconds: int) -> None:
         """The server is away. Its last snapshot stays; the status line says that it is old."""

@@ -60,6 +60,11 @@ def count(value: int) -> str:
     return str(value)
 
 
+def plural(value: int, thing: str) -> str:
+    """``1 line``, ``12.3k lines``."""
+    return f"{count(value)} {thing}{'' if value == 1 else 's'}"
+
+
 def rate(value: float | None) -> str:
     """Tokens per second: three figures are all that a reader compares."""
     if value is None or not math.isfinite(value):

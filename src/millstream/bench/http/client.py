@@ -4,16 +4,18 @@ shares the processors with the server that it measures."""
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
 
 import msgspec
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
 
 _LINE_LIMIT = 1 << 20
+_BROKEN = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError)
 _ERROR_BYTES = 300
 
 
@@ -95,18 +97,21 @@ class Server:
         try:
             return str(msgspec.json.decode(body)["data"][0]["id"])
         except (msgspec.DecodeError, KeyError, IndexError, TypeError):
-            raise BenchError(f"{self.url}: /v1/models was answered with {status}: {_short(body)}") from None
+            raise BenchError(f"{self.url}: /v1/models was answered with {status}: {_said(body)}") from None
 
-    async def chat(self, body: bytes, seconds: float) -> Timings:
-        """Stream one chat completion; failures are told in the result."""
+    async def chat(self, body: bytes, seconds: float, *, on_sent: Callable[[Timings], None] | None = None) -> Timings:
+        """Stream one chat completion; failures are told in the result. ``on_sent`` gets the result before anything has
+        come of it, to look at while it grows."""
         found = Timings(time.perf_counter(), stamps=[])
+        if on_sent is not None:
+            on_sent(found)
         try:
             async with asyncio.timeout(seconds):
                 await self._stream(body, found)
         except TimeoutError:
             found.error = f"no end after {seconds:g} s"
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-            found.error = f"the connection broke: {error}"
+        except _BROKEN as error:
+            found.error = f"the connection broke: {_words(error)}"
         found.ended = time.perf_counter()
         if found.error is None and not found.stamps:
             found.error = "an answer without a token"
@@ -116,7 +121,7 @@ class Server:
         done = False
         async for status, data in self._lines("POST", "/chat/completions", body):
             if status != 200:
-                found.error = f"HTTP {status}: {_short(data)}"
+                found.error = f"HTTP {status}: {_said(data)}"
                 return
             if not data.startswith(b"data:"):
                 continue
@@ -136,7 +141,7 @@ class Server:
             found.error = f"an event is no chunk of a chat completion: {_short(data)}"
             return
         if bytes(chunk.error):
-            found.error = f"the stream ended with an error: {_short(bytes(chunk.error))}"
+            found.error = f"the stream ended with an error: {_said(data)}"
         if any(choice.delta.has_tokens for choice in chunk.choices):
             found.stamps.append(time.perf_counter())
         if (usage := chunk.usage) is not None:
@@ -148,8 +153,8 @@ class Server:
         try:
             async with asyncio.timeout(30):
                 found = [line async for line in self._lines(method, path, b"")]
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-            raise BenchError(f"{self.url} does not answer: {error or type(error).__name__}") from None
+        except _BROKEN as error:
+            raise BenchError(f"{self.url} does not answer: {_words(error)}") from None
         return (found[0][0] if found else 0), b"\n".join(line for _, line in found)
 
     async def _lines(self, method: str, path: str, body: bytes) -> AsyncIterator[tuple[int, bytes]]:
@@ -192,6 +197,29 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 async def _rest(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     while piece := await reader.read(1 << 16):
         yield piece
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    message: str
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    error: _Problem
+
+
+def _said(body: bytes) -> str:
+    """The message of an error body, in OpenAI's envelope or as it is."""
+    try:
+        return _short(msgspec.json.decode(body, type=_Envelope).error.message.encode())
+    except msgspec.DecodeError:
+        return _short(body)
+
+
+def _words(error: Exception) -> str:
+    """The operating system's own, without its numbers; asyncio wraps them."""
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0).lower()
+    return str(error) or type(error).__name__
 
 
 def _short(data: bytes) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import itertools
+import math
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +18,9 @@ from millstream.bench.http.run import HttpReport, Measured
 
 _Figure = Callable[[Figures], float | None]
 _PLOT_ROWS = 14
+_PICTURE_WIDTH = 110
+_MARKERS = ("hd", "braille", "x", "o")
+"""Curves are told apart by them: a terminal may have no colours."""
 
 
 def _of(name: str, part: str) -> _Figure:
@@ -49,6 +57,22 @@ def render_http(report: HttpReport, *, plot: bool, width: int = 80) -> Renderabl
     return Group(*parts)
 
 
+def save_picture(report: HttpReport, path: Path) -> None:
+    """Tables and plots as an SVG that loads nothing from elsewhere. Raises `OSError`."""
+    paper = Console(record=True, width=_PICTURE_WIDTH, file=io.StringIO())
+    paper.print(render_http(report, plot=True, width=_PICTURE_WIDTH - 2))
+    path.write_text(standalone(paper.export_svg(title=f"millstream bench http: {report.workload.name}")), "utf-8")
+
+
+def standalone(svg: str) -> str:
+    """Rich's SVG of a terminal without fonts from elsewhere, and the same in every run: its classes are numbered at
+    random."""
+    svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.S)
+    svg = svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace")
+    svg = re.sub(r"terminal-\d+", "terminal", svg)
+    return re.sub(r"<!-- Generated with .*? -->\s*", "", svg)
+
+
 def _head(report: HttpReport) -> Text:
     load = report.workload
     how = f"{load.concurrency} at a time" if load.rate is None else f"{load.rate:g} per second (Poisson)"
@@ -64,19 +88,28 @@ def _table(report: HttpReport) -> Table:
     table = Table()
     table.add_column("")
     baseline, *others = report.servers
-    table.add_column(f"{baseline.url}\n{baseline.model}", justify="right")
+    _add_server(table, baseline)
     for other in others:
-        table.add_column(f"{other.url}\n{other.model}", justify="right")
+        _add_server(table, other)
         table.add_column("ratio", justify="right")
     has_limit = report.limit.first_token is not None or report.limit.per_token is not None
     for title, figure, form in _ROWS:
         if title.startswith("good") and not has_limit:
             continue
-        cells = [format(baseline.median(figure), form)]
+        cells = [_number(baseline.median(figure), form)]
         for other in others:
-            cells += [format(other.median(figure), form), format(other.ratio(baseline, figure), ".2f")]
+            cells += [_number(other.median(figure), form), _number(other.ratio(baseline, figure), ".2f")]
         table.add_row(title, *cells)
     return table
+
+
+def _add_server(table: Table, server: Measured) -> None:
+    # Whole, as addresses often differ in their last characters alone.
+    table.add_column(Text(f"{server.url}\n{server.model}"), justify="right", overflow="fold")
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else format(value, form)
 
 
 def _troubles(servers: Sequence[Measured]) -> list[Text]:
@@ -110,9 +143,9 @@ def _plot(title: str, curves: Sequence[tuple[str, Sequence[float]]], width: int)
     plotext.theme("clear")
     plotext.plotsize(width, _PLOT_ROWS)
     plotext.title(f"{title}: part of all below so many ms")
-    for name, values in curves:
+    for (name, values), marker in zip(curves, itertools.cycle(_MARKERS), strict=False):
         if values:
             ordered = sorted(values)
             parts = [(at + 1) / len(ordered) for at in range(len(ordered))]
-            plotext.plot([1000 * value for value in ordered], parts, label=name)
+            plotext.plot([1000 * value for value in ordered], parts, label=name, marker=marker)
     return str(plotext.build())

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from millstream.bench.errors import BenchError
 from millstream.bench.http.client import Server, Timings
 from millstream.bench.http.figures import Figures, Limit, figures, median
 from millstream.bench.http.prompts import conversations
 from millstream.bench.http.workload import Conversation, Workload
-from millstream.bench.plan import BenchError
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,10 +77,14 @@ def run_http_benchmark(
 
 
 async def measure(
-    targets: Sequence[Target], plan: Plan, *, on_stage: Callable[[str], None] = lambda stage: None
+    targets: Sequence[Target],
+    plan: Plan,
+    *,
+    on_stage: Callable[[str], None] = lambda stage: None,
+    on_sent: Callable[[Timings], None] | None = None,
 ) -> HttpReport:
-    """As `run_http_benchmark`, within an event loop."""
-    runs = [_Run(target, await _model(target)) for target in targets]
+    """As `run_http_benchmark`, within an event loop. ``on_sent``: as `Server.chat` has it, for every request."""
+    runs = [_Run(target, await _model(target), on_sent) for target in targets]
     for number in range(plan.rounds):
         seed = plan.seed + number
         asked = conversations(plan.workload, seed)
@@ -95,8 +99,9 @@ async def _model(target: Target) -> str:
 
 
 class _Run:
-    def __init__(self, target: Target, model: str) -> None:
+    def __init__(self, target: Target, model: str, on_sent: Callable[[Timings], None] | None) -> None:
         self.target = target
+        self._on_sent = on_sent
         self._model = model
         self._server = Server(target.url, key=target.key)
         self._rounds: list[Figures] = []
@@ -122,7 +127,7 @@ class _Run:
 
         async def client() -> None:
             for body in left:
-                found.append(await self._server.chat(body, plan.seconds))
+                found.append(await self._chat(body, plan))
 
         await asyncio.gather(*(client() for _ in range(plan.workload.concurrency)))
         return found
@@ -135,8 +140,11 @@ class _Run:
         for body in bodies:
             due += chance.expovariate(rate)
             await asyncio.sleep(max(0.0, begun + due - time.perf_counter()))
-            open_requests.append(asyncio.create_task(self._server.chat(body, plan.seconds)))
+            open_requests.append(asyncio.create_task(self._chat(body, plan)))
         return list(await asyncio.gather(*open_requests))
+
+    async def _chat(self, body: bytes, plan: Plan) -> Timings:
+        return await self._server.chat(body, plan.seconds, on_sent=self._on_sent)
 
     def measured(self) -> Measured:
         return Measured(

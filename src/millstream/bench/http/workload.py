@@ -20,9 +20,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millstream.bench.plan import BenchError
+from millstream.bench.errors import BenchError
+from millstream.ir.files import read_small
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+_MOST_BYTES = 1 << 20
+_MOST_CONVERSATION_BYTES = 256 << 20
 PROMPT_KINDS = ("chat", "shared", "documents")
 
 Conversation = list[dict[str, Any]]
@@ -65,10 +68,10 @@ def load_workload(ref: str) -> Workload:
         return BUILT_IN[ref]
     path = Path(ref)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(_text(path, _MOST_BYTES))
     except FileNotFoundError:
         raise BenchError(f"no workload or file named {ref!r}; built in: {', '.join(BUILT_IN)}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (_Unreadable, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BenchError(f"{ref}: {error}") from None
     _refuse_unknown(data, ref)
     try:
@@ -79,6 +82,21 @@ def load_workload(ref: str) -> Workload:
     if workload.prompts not in PROMPT_KINDS:
         conversations = _conversations(path.parent / workload.prompts)
     return msgspec.structs.replace(workload, name=workload.name or path.stem, conversations=conversations)
+
+
+class _Unreadable(Exception):
+    """Says why a file that is there is of no use."""
+
+
+def _text(path: Path, limit: int) -> str:
+    try:
+        return read_small(path, limit).decode()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _Unreadable(error.strerror) from None
+    except UnicodeDecodeError as error:
+        raise _Unreadable(f"not UTF-8 (byte {error.start})") from None
 
 
 def _refuse_unknown(data: dict[str, Any], ref: str) -> None:
@@ -93,10 +111,11 @@ def _refuse_unknown(data: dict[str, Any], ref: str) -> None:
 def _conversations(path: Path) -> list[Conversation]:
     """One conversation a line: ``{"messages": [...]}`` or the list alone."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = _text(path, _MOST_CONVERSATION_BYTES).splitlines()
+    except (_Unreadable, FileNotFoundError) as error:
+        why = getattr(error, "strerror", None) or error
         raise BenchError(
-            f"prompts: {path} is no file of conversations ({error}); kinds that are built in: {', '.join(PROMPT_KINDS)}"
+            f"prompts: {path} is no file of conversations ({why}); kinds that are built in: {', '.join(PROMPT_KINDS)}"
         ) from None
     found: list[Conversation] = []
     for number, line in enumerate(lines, 1):
@@ -104,7 +123,7 @@ def _conversations(path: Path) -> list[Conversation]:
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BenchError(f"{path}:{number}: not JSON: {error}") from None
         messages = value.get("messages") if isinstance(value, dict) else value
         if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):

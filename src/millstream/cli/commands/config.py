@@ -44,7 +44,11 @@ def check(context: typer.Context) -> None:
     if problems:
         raise typer.Exit(USAGE)
     path, _ = chosen_path(_given(context))
-    print(f"{path}: {len(found.written)} settings, all known" if found is not None else f"{path}: there is no file")
+    if found is None:
+        print(f"{path}: there is no file")
+    else:
+        count = len(found.written)
+        print(f"{path}: {count} setting{'' if count == 1 else 's'}, all known")
 
 
 @config_app.command()

@@ -15,13 +15,18 @@ _MARKS = {"ok": ("ok", "32"), "warning": ("warning", "33"), "problem": ("problem
 def doctor(
     context: typer.Context,
     model: ModelOption = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where the server would listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Where the server would listen; as `serve` is set up.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="As `serve` is set up.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Check whether this machine is ready to serve, and say how to mend what is not.
 
-    Looks at the system, processors, instruction sets, memory, folders, configuration, the model's file and the port.
+    Looks at the system, processors, instruction sets, folders, configuration, keys, the models' files, memory and the
+    port; what is not given here is taken from the settings of `serve`.
     Exit code 1 if there is a problem.
     """
     import sys
@@ -29,18 +34,27 @@ def doctor(
     import msgspec
 
     from millstream.cli.configuration.group import given_file
+    from millstream.cli.doctor.access import check_access
     from millstream.cli.doctor.machine import check_machine
     from millstream.cli.doctor.model import check_model
     from millstream.cli.doctor.places import check_places
+    from millstream.cli.doctor.planned import planned
     from millstream.cli.doctor.port import check_port
     from millstream.cli.terminal import printable, styled
 
     root = cast(TyperGroup, context.find_root().command)
+    plan = planned(root, given_file(context))
+    plan = plan._replace(
+        host=host or plan.host,
+        port=plan.port if port is None else port,
+        models=plan.models if model is None else [model],
+    )
     findings = [
         *check_machine(),
         *check_places(root, given_file(context)),
-        *check_model(model),
-        *check_port(host, port),
+        *check_access(plan),
+        *(finding for each in plan.models for finding in check_model(each)),
+        *check_port(plan.host, plan.port),
     ]
     sound = not any(finding.state == "problem" for finding in findings)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tomllib
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from millstream.ir.files import read_small
 
 VARIABLE = "MILLSTREAM_CONFIG"
 MAX_BYTES = 1 << 20
@@ -63,18 +66,15 @@ def read_file(path: Path, *, must_exist: bool) -> ConfigFile | None:
         ConfigError: it cannot be read or is not TOML.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise ConfigError([f"{path}: larger than {MAX_BYTES >> 20} MiB; is this a configuration file?"])
-        text = raw.decode()
+        text = read_small(path, MAX_BYTES).decode()
         return ConfigFile(path, text, tomllib.loads(text))
     except (FileNotFoundError, NotADirectoryError):
         if not must_exist:
             return None
         raise ConfigError([f"{path}: no such file; `millstream config init` writes one"]) from None
     except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
+        hint = "; is this a configuration file?" if error.errno == errno.EFBIG else ""
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}{hint}"]) from None
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: not UTF-8 (byte {error.start})"]) from None
     except tomllib.TOMLDecodeError as error:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 from typer.core import TyperGroup
 
-from millstream.cli.configuration.check import FromFile
-from millstream.cli.configuration.options import Setting, settings_of
+from millstream.cli.configuration.check import FromFile, convert
+from millstream.cli.configuration.options import Command, Setting, commands_of, settings_of
 
 Source = Literal["environment", "file", "default"]
 _WIDTH = 100
@@ -30,24 +30,33 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
 
 def effective(root: TyperGroup, found: FromFile | None) -> list[Effective]:
     """Every setting of every command; values of secrets are hidden."""
-    return [_effective(setting, found) for setting in settings_of(root)]
+    commands = dict(commands_of(root))
+    return [_effective(setting, commands[setting.path], found) for setting in settings_of(root)]
 
 
-def _effective(setting: Setting, found: FromFile | None) -> Effective:
-    value, source, place = _value(setting, found)
+def _effective(setting: Setting, command: Command, found: FromFile | None) -> Effective:
+    value, source, place = _value(setting, command, found)
     if setting.secret and value is not None:
         value = _HIDDEN
-    command = " ".join(setting.path)
-    return Effective(command=command, option=setting.key, value=value, source=source, place=place)
+    return Effective(command=" ".join(setting.path), option=setting.key, value=value, source=source, place=place)
 
 
-def _value(setting: Setting, found: FromFile | None) -> tuple[Any, Source, str | None]:
+def _value(setting: Setting, command: Command, found: FromFile | None) -> tuple[Any, Source, str | None]:
     for name in setting.variables:
         if text := os.environ.get(name):
-            return (text.split() if setting.many else text), "environment", name
+            return _meant(setting, command, text.split() if setting.many else text), "environment", name
     if found is not None and (written := found.written.get(setting.name)):
         return written.value, "file", written.place
     return _default(setting), "default", None
+
+
+def _meant(setting: Setting, command: Command, spoken: Any) -> Any:
+    """A number or a truth value as such, as in the file; anything else as it was written."""
+    try:
+        value = convert(setting, command, spoken)
+    except ValueError:
+        return spoken
+    return value if isinstance(value, int | float) else spoken
 
 
 def _default(setting: Setting) -> Any:

@@ -67,15 +67,6 @@ def cpu_quota(folder: Path) -> float | None:
         return None
 
 
-def memory_limit(folder: Path = _CGROUP) -> int | None:
-    """Bytes that the control group still grants; None: no limit."""
-    try:
-        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
-        return None if limit == "max" else int(limit) - int((folder / "memory.current").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-
-
 def _native() -> Iterator[Finding]:
     forced = os.environ.get("MILLSTREAM_ISA")
     try:

@@ -14,28 +14,29 @@ from typer.core import TyperGroup
 from millstream.cli.configuration.files import ConfigError, chosen_path
 from millstream.cli.configuration.group import check_variables, load_settings, unknown_variables
 from millstream.cli.doctor.findings import Finding, ok, problem, size, warning
+from millstream.ir.files import read_regular
 
 _SPACE = 1 << 30
+_LEAST = 16 << 20
+"""What the answers of a day and a journal's file take at least."""
+
+_MOST_BYTES = 4 << 20
 
 
 def check_places(root: TyperGroup, config: str | None) -> Iterator[Finding]:
     """``config``: what ``--config`` says."""
-    from millstream.keys.file import default_keys_path
     from millstream.models.catalogue import model_folder
     from millstream.server.sqlite_store import default_store_path
 
     yield from check_folder("model folder", model_folder())
     data = default_store_path().parent
     yield from check_folder("data folder", data)
-    yield from check_secret("keys", default_keys_path())
     yield from _configuration(root, config)
 
 
 def check_folder(name: str, folder: Path) -> Iterator[Finding]:
     """Whether it is there or can be made, can be written, and has room."""
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    there = _nearest(folder)
     missing = "" if there == folder else ", not there yet"
     if not there.is_dir():
         yield problem(
@@ -46,13 +47,28 @@ def check_folder(name: str, folder: Path) -> Iterator[Finding]:
         mend = f"chown or chmod {there}, or set MILLSTREAM_HOME to a folder that you may write"
         yield problem(name, f"{there} cannot be written", mend)
         return
-    free = shutil.disk_usage(there).free
+    free = free_bytes(folder)
     text = f"{folder}{missing}, {size(free)} free"
-    if free < _SPACE:
+    if free < _LEAST:
+        mend = f"free some space on the disk of {there}, or set MILLSTREAM_HOME to a folder on another one"
+        yield problem(name, f"the disk is full: {text}", mend)
+    elif free < _SPACE:
         mend = f"free some space on that disk, or set MILLSTREAM_HOME: models take {size(_SPACE)} and more"
         yield warning(name, text, mend)
     else:
         yield ok(name, text)
+
+
+def free_bytes(folder: Path) -> int:
+    """Of the disk where a folder is, or would be."""
+    return shutil.disk_usage(_nearest(folder)).free
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or what is there of those above it."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def _configuration(root: TyperGroup, given: str | None) -> Iterator[Finding]:
@@ -82,5 +98,12 @@ def check_secret(name: str, path: Path) -> Iterator[Finding]:
         return
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         yield problem(name, f"{path} can be changed by others (mode {mode:04o})", f"chmod 600 {path}")
-    elif mode & (stat.S_IRGRP | stat.S_IROTH) and "key" in path.read_text(encoding="utf-8", errors="replace"):
+    elif mode & (stat.S_IRGRP | stat.S_IROTH) and _names_keys(path):
         yield warning(name, f"{path} may hold keys and can be read by others (mode {mode:04o})", f"chmod 600 {path}")
+
+
+def _names_keys(path: Path) -> bool:
+    try:
+        return b"key" in read_regular(path, _MOST_BYTES)[0]
+    except OSError:
+        return False

@@ -24,10 +24,22 @@ def check_port(host: str, port: int) -> Iterator[Finding]:
             mend = "stop that program, or serve with another --port (0 picks a free one)"
             yield problem("port", f"{host}:{port} is taken by {_holder(host, port)}", mend)
         else:
-            reason = getattr(error, "strerror", None) or str(error)
-            yield problem("port", reason, "serve with another --host or --port; ports below 1024 need privileges")
+            yield problem("port", getattr(error, "strerror", None) or str(error), _mend(error, host))
         return
     yield ok("port", f"{host}:{port} is free")
+
+
+def _mend(error: Exception, host: str) -> str:
+    code = getattr(error, "errno", None)
+    if code in (errno.EACCES, errno.EPERM):
+        return "ports below 1024 need privileges: serve with --port 8000"
+    if code == errno.EADDRNOTAVAIL:
+        return (
+            "no interface of this machine has that address: serve with --host 127.0.0.1, or 0.0.0.0 for every network"
+        )
+    if isinstance(error, OSError) and "name" in str(error.strerror).lower():
+        return f"{host!r} cannot be looked up: serve with an address, such as --host 127.0.0.1"
+    return "serve with another --host or --port"
 
 
 def _holder(host: str, port: int) -> str:

@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Input, Label, Static
 from textual.worker import Worker, get_current_worker
 
+from millstream.bench.http.figures import Figures, Spread
 from millstream.tui import text
 from millstream.tui.benchmark import Plan, Result, Tally, run
 from millstream.tui.client import Server
@@ -148,9 +149,10 @@ class BenchPage(Page):
             return Content.styled(f"✖ {runner.problem}", "$error")
         result = runner.result
         assert result is not None
-        said = f"{result.done} answers in {text.seconds(result.seconds)}"
-        if result.failed:
-            said += f", {result.failed} failed: {result.problem}"
+        figures = result.figures
+        said = f"{figures.requests - figures.failed} answers in {text.seconds(figures.seconds)}"
+        if figures.failed:
+            said += f", {figures.failed} failed: {text.line(figures.error or '', 200)}"
         with contextlib.suppress(OSError):
             self.top.results.add(self.top.server.url, result)
         return Content(said)
@@ -187,17 +189,14 @@ class _Runner(threading.Thread):
                 self._loop.call_soon_threadsafe(self._task.cancel)
 
     async def _main(self) -> None:
-        server = self._server.copy()
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.ensure_future(run(server.chat, self._plan, self._tally))
+        self._task = asyncio.ensure_future(run(self._server.url, self._server.key, self._plan, self._tally))
         if self._stopped:
             self._task.cancel()
         try:
             self.result = await self._task
         except ServerError as error:
             self.problem = error.message
-        finally:
-            await server.aclose()
 
 
 def progress_content(plan: Plan, tally: Tally) -> Content:
@@ -214,7 +213,7 @@ def result_rows(now: Result | None, last: Result | None) -> list[list[Text]]:
     """A row for each figure, with what changed since the last run."""
     rows = []
     for name, read, write, more_is_better in _FIGURES:
-        new, old = (None if result is None else read(result) for result in (now, last))
+        new, old = (None if result is None else read(result.figures) for result in (now, last))
         rows.append(
             [
                 Text(name),
@@ -223,12 +222,12 @@ def result_rows(now: Result | None, last: Result | None) -> list[list[Text]]:
                 change(new, old, more_is_better=more_is_better),
             ]
         )
-    when = Text(text.clock(last.when) if last else "", justify="right", style="dim")
+    when = Text(text.moment(last.when) if last else "", justify="right", style="dim")
     return [
         *rows,
         [
             Text("at", style="dim"),
-            Text(text.clock(now.when) if now else "", justify="right", style="dim"),
+            Text(text.moment(now.when) if now else "", justify="right", style="dim"),
             when,
             Text(),
         ],
@@ -246,15 +245,29 @@ def change(new: float | None, old: float | None, *, more_is_better: bool) -> Tex
     return Text(f"{share:+.0%}{word}", justify="right", style=style)
 
 
-_FIGURES: tuple[tuple[str, Callable[[Result], float | None], Callable[[float | None], str], bool], ...] = (
-    ("output tok/s", lambda r: r.tokens_per_second, text.rate, True),
-    ("answers/s", lambda r: r.requests_per_second, text.rate, True),
-    ("first token p50", lambda r: r.first_token.p50, text.seconds, False),
-    ("first token p95", lambda r: r.first_token.p95, text.seconds, False),
-    ("first token p99", lambda r: r.first_token.p99, text.seconds, False),
-    ("between tokens p50", lambda r: r.inter_token.p50, text.seconds, False),
-    ("between tokens p95", lambda r: r.inter_token.p95, text.seconds, False),
-    ("between tokens p99", lambda r: r.inter_token.p99, text.seconds, False),
-    ("whole answer p50", lambda r: r.whole.p50, text.seconds, False),
-    ("whole answer p95", lambda r: r.whole.p95, text.seconds, False),
+_Read = Callable[[Figures], float | None]
+
+
+def _part(spread: Callable[[Figures], Spread | None], part: str) -> _Read:
+    """A percentile, in seconds."""
+
+    def read(figures: Figures) -> float | None:
+        found = spread(figures)
+        return None if found is None else float(getattr(found, part))
+
+    return read
+
+
+_FIGURES: tuple[tuple[str, _Read, Callable[[float | None], str], bool], ...] = (
+    ("output tok/s", lambda figures: figures.token_rate, text.rate, True),
+    ("answers/s", lambda figures: figures.request_rate, text.rate, True),
+    *(
+        (f"{title} {part}", _part(spread, part), text.seconds, False)
+        for title, spread in (
+            ("first token", lambda figures: figures.first_token),
+            ("between tokens", lambda figures: figures.inter_token),
+            ("per token", lambda figures: figures.per_token),
+        )
+        for part in ("p50", "p90", "p99")
+    ),
 )

@@ -112,7 +112,7 @@ class LogsPage(Page):
 
     def _draw_head(self) -> None:
         log = self.query_one(RichLog)
-        parts = [f"{self._level} and above", f"{text.count(self.top.book.count)} lines"]
+        parts = [f"{self._level} and above", text.plural(self.top.book.count, "line")]
         if self._needle:
             parts.append(f"with {text.line(self._needle, 40)!r}")
         if not log.auto_scroll:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import DataTable, Static
+from textual.widgets import Static
 
 from millstream.admin.views import ModelView
 from millstream.tui import text
-from millstream.tui.errors import ServerError
 from millstream.tui.pages.page import Page
 from millstream.tui.palette import BAD, BUSY, GOOD
 from millstream.tui.state import State
 from millstream.tui.widgets.dialogs import Confirm
 from millstream.tui.widgets.graph import gauge
+from millstream.tui.widgets.live_table import Column, LiveTable
 
-_POLL_SECONDS = 1.0
-_SHOWN = 500
 _STATE_STYLE = {"loaded": GOOD, "loading": BUSY, "pulling": BUSY, "failed": BAD}
-_COLUMNS = (("model", 28), ("state", 9), ("size", 8), ("context", 7), ("open", 5), ("pull", 5))
+
+
+def _pulled(model: ModelView) -> str:
+    if model.state != "pulling":
+        return ""
+    return text.percent(text.share(model.fetched_bytes, model.fetch_bytes))
+
+
+COLUMNS: tuple[Column[ModelView], ...] = (
+    Column("model", 28, lambda m, _: ("★ " if m.default else "  ") + m.name, grows=40),
+    Column("state", 9, lambda m, _: m.state.replace("_", " "), style=lambda m: _STATE_STYLE.get(m.state, "")),
+    Column("size", 8, lambda m, _: text.size(m.file_bytes or m.fetch_bytes), right=True),
+    Column("context", 7, lambda m, _: text.count(m.context_length) if m.context_length else "–", right=True),
+    Column("open", 5, lambda m, _: text.count(m.open_requests), right=True),
+    Column("pull", 5, lambda m, _: _pulled(m), right=True, style=lambda _: BUSY),
+)
 
 
 class ModelsPage(Page):
@@ -36,65 +46,26 @@ class ModelsPage(Page):
         Binding("x", "cancel_pull", "Stop pull"),
     ]
     DEFAULT_CSS = """
-    ModelsPage DataTable { height: 1fr; }
     ModelsPage #model {
         height: 7; border: round $primary 50%; border-title-color: $text; padding: 0 1;
     }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._models: list[ModelView] = []
-        self._problem = ""
-
     def body(self) -> ComposeResult:
-        yield DataTable[Text](cursor_type="row")
+        yield LiveTable[ModelView](COLUMNS, lambda model: model.name, id="models")
         yield Static(id="model")
 
     def on_mount(self) -> None:
-        table = self.query_one(DataTable)
-        for name, width in _COLUMNS:
-            table.add_column(Text(name, justify="right" if width < 9 else "left"), width=width, key=name)
-        table.focus()
-        self.work(self._follow(), group="models")
+        self._table.focus()
 
     def show(self, state: State) -> None:
-        # Progress comes with every snapshot, the whole catalogue only when it is asked for.
-        fresh = {model.name: model for model in state.models}
-        self._draw([fresh.pop(model.name, model) for model in self._models] + list(fresh.values()))
-
-    async def _follow(self) -> None:
-        while True:
-            if self.is_current:
-                await self._ask()
-            await asyncio.sleep(_POLL_SECONDS)
-
-    async def _ask(self) -> None:
-        try:
-            models = await self.top.server.models()
-        except ServerError as error:
-            self._problem = error.message
-            self._draw_model()
-        else:
-            self._problem = ""
-            self._draw(models)
-
-    def _draw(self, models: list[ModelView]) -> None:
-        table = self.query_one(DataTable)
-        place = table.cursor_row
-        same = [model.name for model in models] == [model.name for model in self._models] and table.row_count
-        self._models = models
-        if same:
-            for row, model in enumerate(models[:_SHOWN]):
-                for column, cell in enumerate(model_cells(model)):
-                    if table.get_cell_at((row, column)) != cell:  # type: ignore[arg-type]
-                        table.update_cell_at((row, column), cell)  # type: ignore[arg-type]
-        else:
-            table.clear()
-            for model in models[:_SHOWN]:
-                table.add_row(*model_cells(model))
-            table.move_cursor(row=max(0, min(place, len(models) - 1)))
+        self._table.show(state.models)
         self._draw_model()
+
+    @property
+    def _table(self) -> LiveTable[ModelView]:
+        table: LiveTable[ModelView] = self.query_one("#models", LiveTable)
+        return table
 
     def on_data_table_row_highlighted(self) -> None:
         """The cursor moved."""
@@ -104,11 +75,10 @@ class ModelsPage(Page):
         panel = self.query_one("#model", Static)
         model = self._selected()
         panel.border_title = Content.styled(text.line(model.name, 60), "bold") if model else "No model"
-        panel.update(model_content(model) if model else Content(self._problem), layout=False)
+        panel.update(model_content(model) if model else Content(), layout=False)
 
     def _selected(self) -> ModelView | None:
-        row = self.query_one(DataTable).cursor_row
-        return self._models[row] if 0 <= row < len(self._models) else None
+        return self._table.selected()
 
     def action_load(self) -> None:
         """Load it, if it is here."""
@@ -121,7 +91,9 @@ class ModelsPage(Page):
     def action_unload(self) -> None:
         """Unload it after its open requests."""
         if model := self._selected():
-            note = f"{text.count(model.open_requests)} open requests are finished first; new ones are refused."
+            one = model.open_requests == 1
+            count = text.plural(model.open_requests, "open request")
+            note = f"{count} {'is' if one else 'are'} finished first; new ones are refused."
             self._confirm(model, "unload", "Unload", note)
 
     def action_pull(self) -> None:
@@ -143,19 +115,6 @@ class ModelsPage(Page):
                 self.do(self.top.server.model_action(verb, model.name), f"{title} {name}: under way.")
 
         self.app.push_screen(Confirm(f"{title} {name}?", note, yes=title.split()[0]), answered)
-
-
-def model_cells(model: ModelView) -> list[Text]:
-    """A row."""
-    pulled = text.share(model.fetched_bytes, model.fetch_bytes) if model.state == "pulling" else None
-    return [
-        text.cell(("★ " if model.default else "  ") + model.name, 28),
-        text.cell(model.state.replace("_", " "), 9, _STATE_STYLE.get(model.state, "")),
-        text.cell(text.size(model.file_bytes or model.fetch_bytes), 8, right=True),
-        text.cell(text.count(model.context_length) if model.context_length else "–", 7, right=True),
-        text.cell(text.count(model.open_requests), 5, right=True),
-        text.cell(text.percent(pulled) if pulled is not None else "", 5, BUSY, right=True),
-    ]
 
 
 def model_content(model: ModelView) -> Content:

@@ -11,7 +11,8 @@ from millstream.tui.pages.page import Page
 from millstream.tui.pages.request import RequestPage
 from millstream.tui.requesting import RequestActions
 from millstream.tui.state import State
-from millstream.tui.widgets.request_table import SHOWN_ROWS, RequestTable
+from millstream.tui.widgets.live_table import SHOWN_ROWS
+from millstream.tui.widgets.request_table import RequestTable
 
 
 class RequestsPage(RequestActions, Page):

@@ -49,7 +49,7 @@ class StatusLine(Static):
 
     def show(self, state: State) -> None:
         """Draw the connection of ``state``."""
-        lost = state.link.state == "lost" and not state.starting
+        lost = (state.link.state == "lost" or state.link.silent_seconds > 0) and not state.starting
         moved = lost or self.has_class("-lost")  # only a problem may need more than one line
         self.set_class(lost, "-lost")
         self.update(status_content(state), layout=moved)
@@ -63,8 +63,10 @@ def status_content(state: State) -> Content:
     if link.state == "connecting":
         return Content(f"○ connecting to {url}")
     if link.state == "lost":
-        when = "now" if link.retry_seconds <= 0 else f"in {link.retry_seconds} s"
-        return Content(f"✖ {url}: {link.problem} Trying again {when} (ctrl+r: now).")
+        when = f"in {link.retry_seconds} s (ctrl+r: now)." if link.retry_seconds > 0 else "…"
+        return Content(f"✖ {url}: {link.problem} Trying again {when}")
+    if link.silent_seconds:
+        return Content(f"✖ {url}: no news for {link.silent_seconds} s; what is shown is old.")
     assert snapshot is not None
     status = text.line(snapshot.status, 16)
     if snapshot.reason:

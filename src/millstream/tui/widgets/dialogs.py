@@ -56,9 +56,10 @@ class AskNumber(ModalScreen[int | None]):
     DEFAULT_CSS = _CSS.format(name="AskNumber")
     BINDINGS = [("escape", "leave", "Leave it")]
 
-    def __init__(self, question: str, note: str, value: int) -> None:
+    def __init__(self, question: str, note: str, value: int, *, low: int, high: int) -> None:
         super().__init__()
         self._question, self._note, self._value = question, note, value
+        self._low, self._high = low, high
 
     def compose(self) -> ComposeResult:
         with Vertical(id="dialog"):
@@ -86,7 +87,13 @@ class AskNumber(ModalScreen[int | None]):
         self.dismiss(None)
 
     def _close(self) -> None:
+        field = self.query_one(Input)
         try:
-            self.dismiss(int(self.query_one(Input).value))
+            value = int(field.value)
         except ValueError:
-            self.query_one(Input).focus()
+            value = self._low - 1
+        if self._low <= value <= self._high:
+            self.dismiss(value)
+        else:
+            self.app.notify(f"{self._low} to {self._high}, please.", severity="error")
+            field.focus()
