@@ -6,12 +6,14 @@ import io
 import json
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import SpanKind, StatusCode
@@ -22,7 +24,7 @@ from millstream.server.admin.side import Operator
 from millstream.server.app import create_app
 from millstream.server.telemetry.logs import LogRing, set_up_logging
 from millstream.server.telemetry.timing import WINDOW_SECONDS, Timing
-from millstream.server.telemetry.traces import Tracing, TracingUnavailable, open_tracing
+from millstream.server.telemetry.traces import Seldom, Tracing, TracingUnavailable, open_tracing
 from support.provider import ScriptedProvider
 
 PATH = "/v1/chat/completions"
@@ -197,3 +199,33 @@ def test_percentiles_are_of_the_last_minute() -> None:
     (family,) = timing.collect()
     buckets = {sample.labels["le"]: sample.value for sample in family.samples if sample.name.endswith("_bucket")}
     assert buckets == {"0.01": 0, "0.1": 1000, "1.0": 1000, "+Inf": 1001}
+
+
+class Stuck(InMemorySpanExporter):
+    """As one whose collector does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given_up = False
+        self.shut = threading.Event()
+
+    def export(self, spans: Any) -> SpanExportResult:
+        self.given_up = self.shut.wait(5)
+        return SpanExportResult.FAILURE
+
+
+async def test_a_collector_that_does_not_answer_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    exporter = Stuck()
+    tracing = Tracing(exporter)
+    await ask(ScriptedProvider(hello), Operator(listeners=(tracing.ended,)))
+    tracing.close(0.05)
+    assert not exporter.given_up
+    assert "the last traces are not sent" in caplog.text
+    exporter.shut.set()
+
+
+def test_an_exporter_that_fails_again_and_again_is_heard_once_a_minute() -> None:
+    moments = iter((0.0, 1.0, 59.9, 60.0, 61.0, 130.0))
+    seldom = Seldom(lambda: next(moments))
+    record = logging.makeLogRecord({"msg": "x"})
+    assert [seldom.filter(record) for _ in range(6)] == [True, False, False, True, False, True]

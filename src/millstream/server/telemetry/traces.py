@@ -7,6 +7,11 @@ of the exporter, sampler, resource attributes) holds here too.
 
 from __future__ import annotations
 
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,6 +22,12 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
+
+log = logging.getLogger("millstream.server")
+
+CLOSE_SECONDS = 2.0
+
+_QUIET_SECONDS = 60.0
 
 _OPERATIONS = {"completions": "text_completion", "embeddings": "embeddings"}
 """By surface; all others are chats."""
@@ -79,9 +90,29 @@ class Tracing:
             stage.end(_at(entry, end))
         span.end(_at(entry, entry.ended or entry.since))
 
-    def close(self) -> None:
-        """Send what waits, and stop the thread."""
-        self._provider.shutdown()
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Send what waits, and stop; at most so long: a collector that is gone must not keep a server from ending."""
+        closing = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
+        closing.start()
+        closing.join(seconds)
+        if closing.is_alive():
+            log.warning("The collector does not answer; the last traces are not sent.")
+
+
+class Seldom(logging.Filter):
+    """Lets a line pass if there was none for a minute: an exporter tells several for each batch that it cannot send."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next = -math.inf
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + _QUIET_SECONDS
+        return True
 
 
 def open_tracing(endpoint: str) -> Tracing:
@@ -99,6 +130,9 @@ def open_tracing(endpoint: str) -> Tracing:
         raise TracingUnavailable(
             "Traces need OpenTelemetry's libraries: .venv/bin/pip install 'millstream[otel]'."
         ) from None
+    exporter_log = logging.getLogger(OTLPSpanExporter.__module__)
+    if not any(isinstance(each, Seldom) for each in exporter_log.filters):
+        exporter_log.addFilter(Seldom())
     path = parts.path if parts.path not in ("", "/") else "/v1/traces"
     return Tracing(OTLPSpanExporter(endpoint=parts._replace(path=path).geturl()))
 
