@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from millstream.engine.protocol import TokenDelta
-from support.conversation import SURFACES, Played, body
+from support.conversation import SURFACES, PlainTokenizer, Played, body
 from support.scripted_model import EOS
 
 EVERYWHERE = pytest.mark.parametrize("surface", SURFACES)
@@ -56,6 +57,31 @@ async def test_the_operator_s_time_limit_is_for_requests_that_name_none(surface:
     assert first is not None
     assert second is not None
     assert first - second > 900
+
+
+class Noting(PlainTokenizer):
+    """Notes when it began to read."""
+
+    began = 0.0
+
+    def encode(self, text: str, *, add_bos: bool = False, parse_special: bool = True) -> list[int]:
+        self.began = self.began or time.monotonic()
+        return super().encode(text, add_bos=add_bos, parse_special=parse_special)
+
+
+@pytest.mark.parametrize("surface", [*SURFACES, "completions", "embeddings"])
+async def test_time_begins_before_the_prompt_is_read(surface: str) -> None:
+    """Long prompts of others may be read before it."""
+    played = Played(tokenizer := Noting())
+    played.plan = lambda request: [TokenDelta("", finish="timeout")]
+    played.engine._info = replace(played.engine.info, hidden_size=4)
+    plain = {"completions": {"prompt": "a"}, "embeddings": {"input": "a"}}
+    wire = {"model": "tiny", **plain[surface]} if surface in plain else body(surface)
+    tokenizer.began = 0.0  # the provider looked up markers when it was made
+    await played.post(surface, {**wire, "timeout": 50})
+    (request,) = played.engine.requests
+    assert request.deadline is not None
+    assert request.deadline - 50 <= tokenizer.began
 
 
 @EVERYWHERE

@@ -31,7 +31,11 @@ def main() -> int:
         seed=options.seed,
     )
     with serve(real_model(options.model), "--ctx", "2048", "--kv-cache", "4096t", "--model-name", "soak") as server:
-        report = asyncio.run(asyncio.wait_for(run(server, "soak", storm), options.limit))
+        try:
+            report = asyncio.run(asyncio.wait_for(run(server, "soak", storm), options.limit))
+        except TimeoutError:
+            print(f"It was not over after {options.limit:g} s.", file=sys.stderr)
+            return 1
     print(f"{report.seconds:.0f} s, {report.restarts} restarts, {report.resumed} streams went on after one")
     print(", ".join(f"{count} {end}" for end, count in sorted(report.ends.items())))
     for name, before in report.rss_before.items():

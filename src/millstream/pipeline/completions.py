@@ -48,8 +48,8 @@ class Completer:
         self._reader = PromptReader(tokenizer, bound, engine.info.vocab_size)
         self._infill = find_infill(tokenizer)
 
-    async def stream(self, request: CompletionRequest) -> DeltaStream:
-        """Queue every sequence of the batch.
+    async def stream(self, request: CompletionRequest, deadline: float | None) -> DeltaStream:
+        """Queue every sequence of the batch. ``deadline``: by the monotonic clock.
 
         Raises:
             ApiError: 400 for a prompt that cannot be run, by its path, or parameters that contradict each other;
@@ -63,7 +63,7 @@ class Completer:
         streams: list[DeltaStream] = []
         try:
             for index, prompt in enumerate(prompts):
-                await self._queue(request, index, prompt, drawn, streams)
+                await self._queue(request, index, prompt, drawn, deadline, streams)
         except BaseException:
             await asyncio.gather(*(stream.aclose() for stream in streams), return_exceptions=True)
             raise
@@ -130,13 +130,19 @@ class Completer:
         return self._tokenizer.token_bytes(token_id) if token_id < self._tokenizer.vocab_size else b""
 
     async def _queue(
-        self, request: CompletionRequest, index: int, prompt: _Prompt, drawn: int, streams: list[DeltaStream]
+        self,
+        request: CompletionRequest,
+        index: int,
+        prompt: _Prompt,
+        drawn: int,
+        deadline: float | None,
+        streams: list[DeltaStream],
     ) -> None:
         """Queue the ``drawn`` sequences of one prompt and add their streams, in order."""
         stop = StopStrings(request.sampling.stop)
         ranked = drawn > request.n
         output = Output(request.output.logprobs or 0, request.output.token_ids) if ranked else request.output
-        for sequence in self._sequences(request, prompt, drawn, output):
+        for sequence in self._sequences(request, prompt, drawn, output, deadline):
             # The random numbers of a choice are those that it has without the rest of the batch.
             place, choice = (0, 0) if ranked else (index, index * request.n + sequence.choice)
             decoder = ChoiceDecoder(
@@ -158,7 +164,9 @@ class Completer:
             return ScoredEcho(prompt.scored, self._table, alternatives=count, choice=choice)
         return WholeEcho(prompt.text, choice) if request.echo else None
 
-    def _sequences(self, request: CompletionRequest, prompt: _Prompt, drawn: int, output: Output) -> list[TokenRequest]:
+    def _sequences(
+        self, request: CompletionRequest, prompt: _Prompt, drawn: int, output: Output, deadline: float | None
+    ) -> list[TokenRequest]:
         sampling = request.sampling
         return token_requests(
             request,
@@ -167,6 +175,7 @@ class Completer:
             ends=frozenset() if sampling.ignore_eos else self._tokenizer.eos_ids | prompt.stop_ids,
             room=self._engine.info.context_length - len(prompt.ids),
             params=sampling_params(sampling, output.logprobs, self._engine.info.vocab_size),
+            deadline=deadline,
             prompt_logprobs=request.output.logprobs if prompt.scored is not None else None,
         )
 

@@ -42,6 +42,7 @@ class Embedder:
 
     async def embed(self, request: EmbeddingRequest) -> Embeddings:
         """See `millstream.ir.provider.EmbeddingProvider`."""
+        deadline = deadline_of(request.service)
         info = self._engine.info
         if not info.hidden_size:
             raise ApiError("The engine behind this model makes no embeddings.", status=501)
@@ -57,7 +58,7 @@ class Embedder:
         longest = min(info.context_length, info.kv_tokens)
         inputs = await self._reader.read(request.inputs, self._input, field="input", longest=longest, answered=False)
         prompts = [each.ids for each in inputs]
-        vectors = await self._vectors(request, prompts, pooling)
+        vectors = await self._vectors(request, prompts, pooling, deadline)
         return Embeddings(
             vectors=[_unit(vector, request.dimensions) for vector in vectors],
             prompt_tokens=sum(map(len, prompts)),
@@ -66,10 +67,11 @@ class Embedder:
     def _input(self, wire: Wire, path: str) -> _Input:
         return _Input(self._reader.encode(wire, path))
 
-    async def _vectors(self, request: EmbeddingRequest, prompts: Sequence[list[int]], pooling: Pooling) -> list[bytes]:
+    async def _vectors(
+        self, request: EmbeddingRequest, prompts: Sequence[list[int]], pooling: Pooling, deadline: float | None
+    ) -> list[bytes]:
         """Pooled states in order; inputs are queued a few ahead of the one that is waited for."""
         identity = new_identity(request.service)
-        deadline = deadline_of(request.service)
         streams: deque[TokenStream] = deque()
         vectors: list[bytes] = []
 

@@ -34,6 +34,7 @@ from millstream.pipeline.sequences import (
     sampling_params,
     token_requests,
 )
+from millstream.pipeline.timeouts import deadline_of
 
 LONG_CONVERSATION = 64
 """Messages from which, for the same reason, a conversation is rendered there."""
@@ -104,10 +105,11 @@ class LocalProvider:
             ApiError: 404 unknown model; 400 prompt that is empty, has ids outside the vocabulary or does not fit the
                 context, parameters that contradict each other; whatever the engine refuses.
         """
+        deadline = deadline_of(request.service)
         self._check_model(request.model)
         check_request(request, self._engine.info.vocab_size, self._tokenizer.eos_ids)
         if isinstance(request, CompletionRequest):
-            return await self._completer.stream(request)
+            return await self._completer.stream(request, deadline)
         context = self._engine.info.context_length
         prompt = await self._prompt(request, context)
         if len(prompt.ids) >= context:
@@ -117,7 +119,7 @@ class LocalProvider:
         choices: list[ChoiceStream] = []
         stop = StopStrings(request.sampling.stop)
         try:
-            for sequence in self._sequences(request, prompt, context - len(prompt.ids)):
+            for sequence in self._sequences(request, prompt, context - len(prompt.ids), deadline):
                 decoder: Decoder = self._decoder(request, prompt, sequence, stop)
                 if self._refusals:
                     decoder = RefusalStage(decoder)
@@ -209,7 +211,9 @@ class LocalProvider:
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
 
-    def _sequences(self, request: ChatRequest, prompt: _Prompt, room: int) -> Iterable[TokenRequest]:
+    def _sequences(
+        self, request: ChatRequest, prompt: _Prompt, room: int, deadline: float | None
+    ) -> Iterable[TokenRequest]:
         """The token request of each choice; ``room`` is the number of tokens the context leaves."""
         ends = frozenset() if request.sampling.ignore_eos else self._tokenizer.eos_ids
         grammar = prompt.turn.grammar
@@ -222,6 +226,7 @@ class LocalProvider:
             ends=ends,
             room=room,
             params=params,
+            deadline=deadline,
             grammar=text,
             thinking=self._budget(request, prompt.turn),
         )

@@ -11,7 +11,6 @@ from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelt
 from millstream.ir.deltas import Delta
 from millstream.ir.errors import invalid
 from millstream.ir.request import CompletionRequest, Request, Sampling, Service
-from millstream.pipeline.timeouts import deadline_of
 
 
 class Decoder(Protocol):
@@ -89,6 +88,7 @@ def token_requests(
     ends: frozenset[int],
     room: int,
     params: SamplingParams,
+    deadline: float | None,
     grammar: str | None = None,
     prompt_logprobs: int | None = None,
     thinking: ThinkingBudget | None = None,
@@ -96,7 +96,6 @@ def token_requests(
     """One sequence per choice. ``ends``: tokens that end an answer; ``room``: tokens that the context leaves."""
     sampling = request.sampling
     identity = new_identity(request.service)
-    deadline = deadline_of(request.service)
     stop_ids = tuple(sorted(ends | set(sampling.stop_token_ids)))
     return [
         TokenRequest(
