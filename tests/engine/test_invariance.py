@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 LENGTHS = (*range(1, 25), 28, 30, 31, 32, 60, 95, 130, 290)
 """Of prompts: within a page of 32 positions, about its end, over several pages, over a part of 256."""
-NEW_TOKENS = 4
+NEW_TOKENS = 6
 PROMPTS = len(LENGTHS)
 BLOCKS = sum(-(-(length + NEW_TOKENS) // BLOCK_SIZE) + 1 for length in LENGTHS) + PROMPTS
 MAX_TOKENS = 512
@@ -127,7 +127,7 @@ def test_after_preemption(loaded: Loaded, alone: list[Result]) -> None:
         take(engine.step(), found)
         engine.add(request)
     finish(engine, found)
-    assert engine.stats().preemptions > 3
+    assert engine.stats().preemptions > 1
     assert list(found.values()) == alone
 
 
