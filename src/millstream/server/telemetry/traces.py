@@ -96,7 +96,9 @@ def open_tracing(endpoint: str) -> Tracing:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
-        raise TracingUnavailable("Traces need OpenTelemetry's libraries: .venv/bin/pip install 'millstream[otel]'.") from None
+        raise TracingUnavailable(
+            "Traces need OpenTelemetry's libraries: .venv/bin/pip install 'millstream[otel]'."
+        ) from None
     path = parts.path if parts.path not in ("", "/") else "/v1/traces"
     return Tracing(OTLPSpanExporter(endpoint=parts._replace(path=path).geturl()))
 
