@@ -113,6 +113,8 @@ CLAUDE = Program(
         "ANTHROPIC_MODEL": place.model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": place.model,
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(place.answer),
+        "API_TIMEOUT_MS": "3600000",
+        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": "3600000",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.engine.protocol import EngineStats
+from millstream.engine.protocol import EngineStats, SequenceView
 from millstream.ir.deltas import Content, Error, Finish, Reasoning, Start, Usage
 from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import Embeddings
+from millstream.server.admin.entry import Entry, clock
+from millstream.server.admin.facts import Facts
 from millstream.server.admin.registry import ENDED_KEPT, Requests
 from millstream.server.app import create_app
 from support.provider import ScriptedProvider, Step
@@ -263,3 +265,16 @@ async def test_what_was_asked_is_told_without_its_text() -> None:
         "priority": "-2",
     }
     assert detail.request.priority == -2
+
+
+def test_how_far_a_prompt_is() -> None:
+    entry = Entry(Facts(id="asked", handle="asked", surface="messages", model="tiny"), 0, clock())
+    assert entry.view().prompt_done == 0
+    start = Start(100, 20)
+    entry.usage.feed(start)
+    entry.begin_prefill(start, clock())
+    entry.compare([SequenceView("asked", "prefill", None, 64), SequenceView("asked/1", "queued")], restarted=False)
+    assert (entry.view().prompt_tokens, entry.view().prompt_done) == (100, 64)
+    entry.begin_decode(clock())
+    entry.compare([SequenceView("asked", "queued", "kv_cache", 0)], restarted=False)
+    assert entry.view().prompt_done == 100

@@ -53,7 +53,8 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """One open request. ``key``: the name of the key that it came with; empty: none. ``state`` and ``wait_reason`` are
-    those of its sequences. ``tokens_per_second``: of its own decode so far."""
+    those of its sequences. ``prompt_done``: of the prompt's tokens those that are computed, cached ones among them, in
+    the sequence that is furthest. ``tokens_per_second``: of its own decode so far."""
 
     id: str
     key: str = ""
@@ -65,6 +66,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     streamed: bool = False
     choices: int = 1
     prompt_tokens: int = 0
+    prompt_done: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     began: float = 0.0

@@ -201,6 +201,7 @@ class Entry:
             streamed=facts.streamed,
             choices=facts.choices,
             prompt_tokens=usage.prompt_tokens,
+            prompt_done=self._prompt_done(usage.prompt_tokens),
             cached_tokens=usage.cached_tokens,
             completion_tokens=tokens,
             began=self.began,
@@ -213,6 +214,11 @@ class Entry:
         """With what happened to it, and what it asked for."""
         parameters = {name: str(value) for name, value in self.facts.asked.items()}
         return RequestDetail(request=self.view(), timeline=list(self.timeline), parameters=parameters)
+
+    def _prompt_done(self, tokens: int) -> int:
+        if self.first is not None:
+            return tokens
+        return max((sequence.prompt_done for sequence in self._sequences.values()), default=0)
 
     def _state(self) -> tuple[RequestState, str | None]:
         """That of the sequence which is furthest, and why it waits."""

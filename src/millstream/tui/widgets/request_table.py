@@ -20,7 +20,9 @@ def state_of(request: RequestView) -> str:
 
 
 def wait_of(request: RequestView) -> str:
-    """Why it does not advance, in words, where the state does not say it."""
+    """Why it does not advance, in words, where the state does not say it; how far a prompt is that does."""
+    if request.state == "prefill" and not request.wait_reason and 0 < request.prompt_done < request.prompt_tokens:
+        return f"{100 * request.prompt_done // request.prompt_tokens}% read"
     reason = (request.wait_reason or "").replace("_", " ")
     return "" if reason == state_of(request) else reason
 

@@ -4,6 +4,12 @@ import { h, setText } from "../lib/dom.js";
 import { bytes, integer, percent, plural, rate, seconds } from "../lib/format.js";
 import { reason } from "./tiles.js";
 
+/** How far a prompt is that is being read. */
+function read(row) {
+  const under = row.state === "prefill" && row.prompt_done > 0 && row.prompt_done < row.prompt_tokens;
+  return under ? `${percent(row.prompt_done / row.prompt_tokens)} read` : null;
+}
+
 const STATES = {
   loaded: "loaded", loading: "loading", failed: "failed", on_disk: "on disk", pulling: "pulling", available: "available",
 };
@@ -14,7 +20,7 @@ const REQUESTS = [
   ["Key", (row) => row.key || "–"],
   ["Surface", (row) => row.surface],
   ["Model", (row) => row.model],
-  ["State", (row) => state(row.state, row.wait_reason ? reason(row.wait_reason) : null)],
+  ["State", (row) => state(row.state, row.wait_reason ? reason(row.wait_reason) : read(row))],
   ["Prompt", (row) => integer(row.prompt_tokens), true],
   ["Tokens", (row) => integer(row.completion_tokens), true],
   ["Tokens/s", (row) => rate(row.tokens_per_second), true],
