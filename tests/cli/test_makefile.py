@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.heavy import HEAVY_FILES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,8 +24,25 @@ def make(*args: str) -> str:
 
 def test_the_default_target_lists_the_verbs() -> None:
     listed = make()
-    for verb in ("serve", "test", "test-js", "agents", "check", "format", "audit", "bench", "oracle", "clean", "help"):
+    for verb in (
+        "serve",
+        "test",
+        "thorough",
+        "test-js",
+        "agents",
+        "check",
+        "format",
+        "audit",
+        "bench",
+        "oracle",
+        "clean",
+        "help",
+    ):
         assert f"make {verb} " in listed
+
+
+def test_the_heavy_files_that_begin_are_there() -> None:
+    assert [name for name in HEAVY_FILES if not (ROOT / "tests" / name).is_file()] == []
 
 
 def test_serve_builds_first_and_passes_arguments_on(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_what_is_no_address(text: str) -> None:
         base_url(text)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_real_model_gives_the_same_again(tmp_path: Path) -> None:
     recorded = record(real_model("smollm2"), tmp_path / "journal")
     assert recorded.over_http.code == 0, recorded.over_http

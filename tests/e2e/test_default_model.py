@@ -120,9 +120,9 @@ async def test_logprobs_are_those_of_the_tokens(client: openai.AsyncOpenAI) -> N
 
 
 async def test_a_stop_string_ends_the_answer_before_it(client: openai.AsyncOpenAI) -> None:
-    whole = (await ask(client, temperature=0, max_tokens=40)).choices[0].message.content or ""
+    whole = (await ask(client, temperature=0, max_tokens=20)).choices[0].message.content or ""
     stop = whole[30:37]
-    answer = await ask(client, temperature=0, max_tokens=40, stop=[stop])
+    answer = await ask(client, temperature=0, max_tokens=20, stop=[stop])
     assert answer.choices[0].message.content == whole[: whole.index(stop)]
     assert answer.choices[0].finish_reason == "stop"
 
@@ -135,11 +135,11 @@ async def test_length_is_told_as_length(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_min_tokens_keeps_the_answer_going(client: openai.AsyncOpenAI) -> None:
-    plain = await ask(client, "Say OK.", temperature=0, max_tokens=60)
-    longer = await ask(client, "Say OK.", temperature=0, max_tokens=60, extra_body={"min_tokens": 50})
+    plain = await ask(client, "Say OK.", temperature=0, max_tokens=30)
+    longer = await ask(client, "Say OK.", temperature=0, max_tokens=30, extra_body={"min_tokens": 25})
     assert plain.usage is not None
     assert longer.usage is not None
-    assert longer.usage.completion_tokens >= max(50, plain.usage.completion_tokens)
+    assert longer.usage.completion_tokens >= max(25, plain.usage.completion_tokens)
 
 
 async def test_logit_bias_forces_a_token(client: openai.AsyncOpenAI) -> None:

@@ -27,6 +27,7 @@ from millstream.engine.restarts import Supervision
 from millstream.engine.streams import UNREAD_TOKENS
 from millstream.ir.request import Tool
 from millstream.parsing.registry import TOOL_FORMATS
+from support.cores import THREADS
 from support.real_models import DEFAULT_MODEL, real_model
 
 SCHEMA = {
@@ -55,12 +56,12 @@ def requests(run: str) -> dict[str, TokenRequest]:
 
     greedy = SamplingParams(temperature=0.0)
     asked = [
-        ask("drawn", prompt, drawn, 24),
-        ask("choice0", [*prompt, 9], drawn, 20, choice=0),
-        ask("choice1", [*prompt, 9], drawn, 20, choice=1),
-        ask("logprobs", [*prompt, 10], SamplingParams(temperature=0.0, logprobs=2), 20),
-        ask("schema", [*prompt, 11], drawn, 24, grammar=schema),
-        ask("tools", [*prompt, 12], greedy, 24, grammar=calls),
+        ask("drawn", prompt, drawn, 16),
+        ask("choice0", [*prompt, 9], drawn, 12, choice=0),
+        ask("choice1", [*prompt, 9], drawn, 12, choice=1),
+        ask("logprobs", [*prompt, 10], SamplingParams(temperature=0.0, logprobs=2), 12),
+        ask("schema", [*prompt, 11], drawn, 16, grammar=schema),
+        ask("tools", [*prompt, 12], greedy, 16, grammar=calls),
         ask("long", [1, *(300 + 7 * k % 5000 for k in range(480))], greedy, 12),
         ask("vector", [*prompt, *prompt, 13], greedy, 0, pooling="mean"),
         ask("scores", [1, *range(700, 820)], greedy, 4, prompt_logprobs=1),
@@ -71,7 +72,11 @@ def requests(run: str) -> dict[str, TokenRequest]:
 @asynccontextmanager
 async def running(context_length: int, kv_bytes: int) -> AsyncIterator[EngineProcess]:
     config = EngineConfig(
-        model_path=str(real_model(DEFAULT_MODEL)), model_name="m", context_length=context_length, kv_bytes=kv_bytes
+        model_path=str(real_model(DEFAULT_MODEL)),
+        model_name="m",
+        context_length=context_length,
+        kv_bytes=kv_bytes,
+        threads=THREADS,
     )
     engine = await EngineProcess.start(config, supervision=Supervision(first_delay=0.05))
     try:

@@ -140,13 +140,13 @@ def check_failed(seen: dict[tuple[str, bool], Seen]) -> None:
 
 
 @given(cases(PLAIN.tokenizer))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=settings.default.max_examples)
 def test_every_surface_tells_the_same(case: Case) -> None:
     check(everywhere(PLAIN, case))
 
 
 @given(cases(SPECIAL.tokenizer))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_every_surface_tells_the_same_where_tags_are_control_tokens(case: Case) -> None:
     check(everywhere(SPECIAL, case))
 

@@ -46,7 +46,7 @@ def cut(text: str, size: int) -> list[str]:
     return list(parts(text, WORD_ENDS, part=size, longest=10_000))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(TEXT, st.integers(0, 5))
 def test_every_pre_tokenizer_cuts_there_whatever_is_around(text: str, size: int) -> None:
     divided = cut(text, size)

@@ -118,7 +118,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Row]:
 
 
 @given(cases())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples)
 def test_random_combinations_agree_with_the_reference(case: tuple[np.ndarray, Row]) -> None:
     logits, row = case
     if not np.isfinite(adjusted(logits, row)).any():

@@ -134,7 +134,7 @@ number = st.sampled_from(HUGE) | st.floats(width=32)
 
 
 @given(st.lists(number, min_size=1, max_size=300), number, number, number, number, number, number, st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples)
 def test_any_numbers_give_a_token_that_is_allowed(
     values: list[float],
     temperature: float,

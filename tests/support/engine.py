@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from millstream.engine.config import KvType
 from millstream.models.loader import build_native, load_model_file
 from millstream.native import _core
+from support.cores import THREADS
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
@@ -40,7 +41,12 @@ class Engine:
         self.vocab_size = self._file.spec.vocab_size
         rows = max(chunk, sequences)
         self._model = build_native(
-            self._file, kv_blocks=self._pages * sequences, max_tokens=rows, max_rows=rows, kv_type=kv_type
+            self._file,
+            kv_blocks=self._pages * sequences,
+            max_tokens=rows,
+            max_rows=rows,
+            threads=THREADS,
+            kv_type=kv_type,
         )
 
     def __enter__(self) -> Engine:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import httpx
 
+from support.cores import THREADS
+
 START_SECONDS = 120
 
 
@@ -57,7 +59,8 @@ def serve(model: Path, *options: str) -> Iterator[Served]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "millstream", "serve", str(model), "--port", str(port), *options]
+    given = ("--port", str(port), "--threads", str(THREADS), *options)
+    command = [sys.executable, "-m", "millstream", "serve", str(model), *given]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
     server = Served(process, f"http://127.0.0.1:{port}")
     try:

@@ -96,7 +96,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(formats, reasonings, st.booleans(), cut_texts)
 def test_partition_invariance(format: str, reasoning: str, opened: bool, cut: tuple[str, list[int]]) -> None:
     text, cuts = cut
@@ -110,7 +110,7 @@ def test_partition_invariance(format: str, reasoning: str, opened: bool, cut: tu
     fold(whole)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 2)
 @given(formats.filter(lambda name: name != "harmony"), texts)
 def test_text_without_calls_is_untouched(format: str, text: str) -> None:
     events = run(create_parser(format, "none", TOOLS), [text])
@@ -118,7 +118,7 @@ def test_text_without_calls_is_untouched(format: str, text: str) -> None:
         assert "".join(event.text for event in events if isinstance(event, Span)) == text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 2)
 @given(formats.filter(lambda name: name != "harmony"), texts)
 def test_visible_text_is_in_the_output_in_order(format: str, text: str) -> None:
     events = run(create_parser(format, "none", TOOLS), [text])
@@ -127,7 +127,7 @@ def test_visible_text_is_in_the_output_in_order(format: str, text: str) -> None:
         at = text.index(char, at) + 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=settings.default.max_examples)
 @given(formats, reasonings, st.lists(st.tuples(st.sampled_from(FRAGMENTS), st.booleans()), max_size=16))
 def test_control_tokens_are_never_shown(format: str, reasoning: str, parts: list[tuple[str, bool]]) -> None:
     secret = {text for text, special in parts if special and text.startswith(("<|", "<｜", "[T"))}
