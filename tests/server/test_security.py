@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from millstream.server.head import MAX_HEADERS, MAX_TARGET_BYTES
+from millstream.server.head import MAX_HEADER_BYTES, MAX_HEADERS, MAX_TARGET_BYTES
 from millstream.server.protocol import allowed_connections
 from millstream.surfaces import openai_chat
 from millstream.surfaces.wire import Call, Limits
@@ -71,6 +71,17 @@ class TestHead:
         lines = [f"x-{number}: " + "a" * 1000 for number in range(70)]
         status, _, body = answered(live.raw(head("connection: close", *lines, method="GET", target="/health")))
         assert (status, body["error"]["code"]) == (431, "headers_too_large")
+
+    @pytest.mark.parametrize(("target", "kind"), [("/v1/messages?beta=true", "invalid_request_error"), (CHAT, None)])
+    def test_headers_without_end(self, live: Live, target: str, kind: str | None) -> None:
+        """Refused before they are read to their end, in the words of the API that is asked for."""
+        start = f"POST {target} HTTP/1.1\r\nhost: localhost\r\nx: ".encode()
+        status, _, body = answered(live.raw(start + b"a" * (MAX_HEADER_BYTES + 1 - len(start))))
+        assert status == 431
+        if kind is None:
+            assert body["error"]["code"] == "headers_too_large"
+        else:
+            assert (body["type"], body["error"]["type"]) == ("error", kind)
 
     def test_headers_that_come_drop_by_drop(self, live: Live) -> None:
         """Each byte is no new grace."""

@@ -39,6 +39,14 @@ async def test_a_full_queue_says_when_to_try_again(tab: Tab, live: Live) -> None
     assert turns(live.provider) == [("user", "Q")]
 
 
+async def test_a_limit_of_the_key_is_told_once(tab: Tab, live: Live) -> None:
+    tab.allow(REFUSED)
+    live.provider.refuse = overloaded("Rate limit reached. Try again in 12 s.", retry_after=12)
+    await tab.answer("Q")
+    said = await failure(tab)
+    assert said.startswith("Too much at once. Rate limit reached. Try again in 12 s. Try again (in ")
+
+
 async def test_a_refused_request_names_the_field(tab: Tab, live: Live) -> None:
     tab.allow(REFUSED)
     live.provider.refuse = invalid("The seed is too large.", param="seed")
@@ -100,7 +108,8 @@ async def test_a_key_is_asked_for_and_the_question_goes_on(tab: Tab, live: Live)
         if keys[-1] == "Bearer sk-right":
             await route.continue_()
             return
-        error = {"message": "Incorrect API key.", "type": "invalid_request_error", "code": "invalid_api_key"}
+        code = "missing_api_key" if keys[-1] is None else "invalid_api_key"
+        error = {"message": "Incorrect API key.", "type": "invalid_request_error", "code": code}
         await route.fulfill(status=401, json={"error": {**error, "param": None}})
 
     page = tab.page
@@ -108,9 +117,11 @@ async def test_a_key_is_asked_for_and_the_question_goes_on(tab: Tab, live: Live)
     await tab.say("Q")
     await page.wait_for_selector("#settings[open] #key-asked:not([hidden])")
     assert await page.evaluate("document.activeElement.id") == "key"
+    assert (await page.inner_text("#key-asked")).startswith("The server asks for a key. The person")
     await page.fill("#key", "sk-wrong")
     await page.keyboard.press("Enter")
     await page.wait_for_selector("#settings[open] #key-asked:not([hidden])")
+    assert (await page.inner_text("#key-asked")).startswith("The server does not know this key. The person")
     await page.fill("#key", "sk-right")
     await page.keyboard.press("Enter")
     await page.locator(".words", has_text="Hello 0").wait_for()

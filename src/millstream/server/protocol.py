@@ -13,10 +13,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from millstream.ir.errors import ApiError, invalid, overloaded
 from millstream.server.answer_headers import guarded_headers
 from millstream.server.chunks import Outbox, with_chunk_writer
+from millstream.server.dialect import surface_of
 from millstream.server.head import MAX_HEADER_BYTES, head_too_large
 from millstream.server.settings import Settings
 from millstream.surfaces import openai_common
 from millstream.surfaces.sse import error_headers
+from millstream.surfaces.wire import Surface
 
 _UNSENT_BYTES = 16 * 1024
 
@@ -98,7 +100,10 @@ class BoundedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         kept, _ = self.conn.trailing_data
-        self._refuse(head_too_large() if len(kept) > MAX_HEADER_BYTES else invalid(msg))
+        if len(kept) > MAX_HEADER_BYTES:
+            self._refuse(head_too_large(), surface_of({"path": _path_of(kept), "headers": ()}))
+        else:
+            self._refuse(invalid(msg))
 
     @property
     def idle(self) -> bool:
@@ -117,9 +122,9 @@ class BoundedProtocol(H11Protocol):
         self.connections.discard(oldest)
         return True
 
-    def _refuse(self, error: ApiError) -> None:
-        """Answer without the app, and close."""
-        body = openai_common.encode_error(error)
+    def _refuse(self, error: ApiError, surface: Surface | None = None) -> None:
+        """Answer without the app, and close. ``surface`` None: nobody knows what the client speaks."""
+        body = openai_common.encode_error(error) if surface is None else surface.encode_error(error)
         head = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}", f"content-length: {len(body)}"]
         head += [f"{name.decode()}: {value.decode()}" for name, value in guarded_headers(error_headers(error))]
         self.transport.write("\r\n".join([*head, "connection: close", "", ""]).encode() + body)
@@ -136,6 +141,12 @@ class BoundedProtocol(H11Protocol):
         if timer is not None:
             timer.cancel()
             setattr(self, name, None)
+
+
+def _path_of(head: bytes) -> str:
+    """The path in the first line of a head that was not read to its end; empty if there is none."""
+    _, _, rest = head.partition(b"\r\n")[0].partition(b" ")
+    return rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
 
 
 def _keep_unsent_small(transport: asyncio.Transport) -> None:

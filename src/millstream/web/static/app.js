@@ -9,7 +9,7 @@ import { Sidebar } from "./sidebar.js";
 
 const store = await openStore((id) => chat.changedElsewhere(id));
 const settings = new Settings(store, () => Promise.all([chat.refreshList(), chat.refreshModels()]));
-const askForKey = () => settings.askForKey();
+const askForKey = (failure) => settings.askForKey(failure);
 const chat = new ChatView(store, askForKey);
 const dashboard = new Dashboard(askForKey);
 const sidebar = new Sidebar();

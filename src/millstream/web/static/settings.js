@@ -8,6 +8,7 @@ import { isRemembered, key, setKey } from "./lib/key.js";
 import { exported, imported } from "./chat/transfer.js";
 
 const THEME = "millstream.theme";
+const WHY = { invalid_api_key: "The server does not know this key.", expired_api_key: "This key has expired." };
 const LARGEST_FILE = 200e6;
 
 export class Settings {
@@ -47,9 +48,11 @@ export class Settings {
     open(this.#dialog);
   }
 
-  /** Asks for a key, since the server wants one; whether the person gave another one. Asked once at a time. */
-  askForKey() {
+  /** Asks for a key, as a failure tells that the server wants one, or another; whether the person gave another one.
+   * Asked once at a time. */
+  askForKey(failure) {
     this.#asking ??= new Promise((resolve) => {
+      setText(byId("key-asked-why"), WHY[failure.code] ?? "The server asks for a key.");
       byId("key-asked").hidden = false;
       if (!this.#dialog.open) this.show();
       byId("key").focus();

@@ -29,7 +29,7 @@ export class ChatView {
   #list = new ConversationList((what, entry, value) => this.#actOnEntry(what, entry, value));
   #form = new ParameterForm((parameters) => this.#setParameters(parameters));
 
-  /** `askForKey` asks the person for a key and tells whether there is another one now. */
+  /** `askForKey(failure)` asks the person for a key and tells whether there is another one now. */
   constructor(store, askForKey) {
     this.#store = store;
     this.#runs = new Runs(store);
@@ -76,7 +76,7 @@ export class ChatView {
       this.#problem(null);
     } catch (failure) {
       this.#problem(failure);
-      if (failure.status === 401 && (await this.#askForKey())) await this.refreshModels();
+      if (failure.status === 401 && (await this.#askForKey(failure))) await this.refreshModels();
     }
   }
 
@@ -144,7 +144,7 @@ export class ChatView {
       announcer.finish(message.content, ENDINGS[message.state]);
     }
     if (failure?.code === "model_not_found") await this.refreshModels();
-    if (failure?.status === 401 && (await this.#askForKey())) {
+    if (failure?.status === 401 && (await this.#askForKey(failure))) {
       await this.refreshModels();
       await this.#regenerate(conversation, message);
     }

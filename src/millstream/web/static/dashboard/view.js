@@ -68,6 +68,6 @@ export class Dashboard {
     }
     if (name !== this.#last && name !== "connecting") announce(`Dashboard ${STATES[name]}.`);
     if (name !== "connecting") this.#last = name;
-    if (failure?.status === 401 && (await this.#askForKey()) && this.#shown) this.#restart();
+    if (failure?.status === 401 && (await this.#askForKey(failure)) && this.#shown) this.#restart();
   }
 }

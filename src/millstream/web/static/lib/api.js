@@ -60,7 +60,8 @@ export function words(failure) {
 }
 
 function again(failure) {
-  return failure.retryAfter === null ? "" : `It asks to wait ${seconds(failure.retryAfter)}.`;
+  const told = failure.retryAfter === null || /try again in \d/i.test(failure.message);
+  return told ? "" : `It asks to wait ${seconds(failure.retryAfter)}.`;
 }
 
 async function failureOf(response) {
