@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.engine.config import KvType
+from millstream.engine.config import Activations, KvType
 from millstream.models.loader import build_native, load_model_file
 from millstream.native import _core
 
@@ -31,7 +31,14 @@ class Engine:
     """
 
     def __init__(
-        self, path: Path, *, sequences: int = 1, max_length: int = 512, chunk: int = 64, kv_type: KvType = "f16"
+        self,
+        path: Path,
+        *,
+        sequences: int = 1,
+        max_length: int = 512,
+        chunk: int = 64,
+        kv_type: KvType = "f16",
+        activations: Activations = "int12",
     ) -> None:
         self.sequences = sequences
         self._chunk = chunk
@@ -40,7 +47,12 @@ class Engine:
         self.vocab_size = self._file.spec.vocab_size
         rows = max(chunk, sequences)
         self._model = build_native(
-            self._file, kv_blocks=self._pages * sequences, max_tokens=rows, max_rows=rows, kv_type=kv_type
+            self._file,
+            kv_blocks=self._pages * sequences,
+            max_tokens=rows,
+            max_rows=rows,
+            kv_type=kv_type,
+            activations=activations,
         )
 
     def __enter__(self) -> Engine:
