@@ -4,6 +4,7 @@ VENV ?= .venv
 ARGS ?=
 REAL ?=
 PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
+CLANG ?= clang++
 TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
@@ -27,7 +28,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test thorough test-js agents soak check sanitize format audit bench docs oracle test-models clean
+.PHONY: help install serve test thorough test-js agents soak check sanitize clang format audit bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +62,10 @@ check: $(DEV_READY) ## formatting, lint, types and the fast tests
 sanitize: $(DEV_READY) ## test the native core under the address and undefined behaviour sanitizers (ARGS=tests/native/test_inputs.py)
 	@BIN=$(BIN) sh tools/native-build.sh sanitize -DMILLSTREAM_SANITIZE=ON
 	@BIN=$(BIN) sh tools/sanitized.sh $(BIN)/python -m pytest $(or $(ARGS),tests/native -k "not smollm2 and not emulated")
+
+clang: $(DEV_READY) ## test the native core as Clang compiles it (CLANG=clang++-18, ARGS=tests/native/test_inputs.py)
+	@BIN=$(BIN) sh tools/native-build.sh clang -DCMAKE_CXX_COMPILER="$(CLANG)"
+	@MILLSTREAM_CORE=build/clang $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native)
 
 format: $(DEV_READY) ## format and sort the code
 	@$(BIN)/ruff check --fix .

@@ -43,6 +43,7 @@ def requests(model: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def record(model: Path, folder: Path) -> Recorded:
     options = ("--journal", str(folder), "--threads", "1", "--kv-cache", "4096t")
+    options += ("--kv-type", "int8", "--activations", "int8")  # which change what is answered
     with serve(model, *options) as server, httpx.Client(verify=False, trust_env=False, timeout=60) as client:
         name = client.get(f"{server.url}/v1/models").json()["data"][0]["id"]
 

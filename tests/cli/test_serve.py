@@ -26,7 +26,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(tiny: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running `serve` and its ready line."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "millstream", "serve", str(tiny), "--port", "0", "--kv-cache", "256t", "--threads", "1"],
+        [
+            sys.executable, "-m", "millstream", "serve", str(tiny), "--port", "0", "--kv-cache", "256t", "--threads",
+            "1", "--kv-type", "int8", "--activations", "int8",
+        ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     assert child.stdout is not None
@@ -40,7 +43,9 @@ def server(tiny: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def test_ready_means_that_it_answers_and_ctrl_c_exits_0(server: tuple[subprocess.Popen[str], str]) -> None:
     child, ready = server
-    match = re.fullmatch(r"ready: (\S+) on (http://127\.0\.0\.1:\d+) \(.*KV cache 256 tokens\)\n", ready)
+    match = re.fullmatch(
+        r"ready: (\S+) on (http://127\.0\.0\.1:\d+) \(.*KV cache 256 tokens in int8, activations in int8\)\n", ready
+    )
     assert match, (ready, child.stderr and child.stderr.read())
     name, url = match.groups()
     assert name == "tiny-llama"

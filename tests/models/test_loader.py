@@ -47,7 +47,8 @@ def test_every_tensor_reaches_the_core(tmp_path: Path) -> None:
     with load_model_file(write_model(tmp_path / "m.gguf", "gemma3")) as file:
         model: Any = build_native(file, kv_blocks=4, max_tokens=8, max_rows=2, threads=1)
         assert model.finished
-        assert model.sizes == {"kv_blocks": 4, "max_tokens": 8, "max_rows": 2, "threads": 1, "kv_type": "f16"}
+        sizes = {"kv_blocks": 4, "max_tokens": 8, "max_rows": 2, "threads": 1}
+        assert model.sizes == {**sizes, "kv_type": "f16", "activations": "int12"}
         assert {(slot.layer, slot.slot) for slot, _, _ in expected_shapes(file.spec)} == set(model.tensors)
         for ggml_type, rows, cols, data in model.tensors.values():
             assert ggml_type == 0

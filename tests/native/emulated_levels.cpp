@@ -35,11 +35,12 @@ struct Activations {
     std::vector<int8_t> bytes;
     ActivationsView view;
 
-    Activations(int n, int cols, const std::vector<float>& values) : f32(values) {
+    Activations(ActivationType type, int n, int cols, const std::vector<float>& values) : f32(values) {
         const int groups = cols / kGroup;
         const auto records = static_cast<size_t>(n * groups);
-        scales.resize(records), sums.resize(records), words.resize(records * kGroup), bytes.resize(records * 2 * kGroup);
-        view = {cols, groups, cols, f32.data(), words.data(), bytes.data(), scales.data(), sums.data()};
+        scales.resize(records), sums.resize(records), words.resize(records * kGroup);
+        bytes.resize(records * static_cast<size_t>(activation_bytes(type)));
+        view = {type, cols, groups, cols, f32.data(), words.data(), bytes.data(), scales.data(), sums.data()};
     }
 };
 
@@ -47,12 +48,13 @@ struct RandomMatrix {
     std::vector<uint8_t> data, scales, mins;
     MatrixView view;
 
-    RandomMatrix(Format format, int tiles, int cols, bool half, bool with_mins) {
+    // extreme: integers are the largest nibbles, or the smallest bytes.
+    RandomMatrix(Format format, int tiles, int cols, bool half, bool with_mins, bool extreme) {
         const int groups = cols / kGroup;
         const bool integer = format <= Format::I8G16;
         const size_t weight_bits = format == Format::U4 ? 4 : integer ? 8 : format == Format::F32 ? 32 : 16;
         data.resize(static_cast<size_t>(tiles) * 16 * static_cast<size_t>(cols) * weight_bits / 8);
-        for (uint8_t& byte : data) byte = static_cast<uint8_t>(rng());
+        for (uint8_t& byte : data) byte = extreme ? format == Format::U4 ? 0xff : 0x80 : static_cast<uint8_t>(rng());
         if (!integer) fill_floats(format);
         const size_t lanes = static_cast<size_t>(tiles * groups * 16) * (format == Format::I8G16 ? 2 : 1);
         if (integer) fill(scales, lanes, half);
@@ -81,13 +83,14 @@ struct RandomMatrix {
     }
 };
 
-void check_products(const Kernels& level, Format format, bool half, bool mins, int tiles, int cols, int n) {
-    const RandomMatrix w(format, tiles, cols, half, mins);
+void check_products(const Kernels& level, Format format, ActivationType type, bool half, bool mins, int tiles, int cols, int n,
+                    bool extreme = false) {
+    const RandomMatrix w(format, tiles, cols, half, mins, extreme);
     std::vector<float> values(static_cast<size_t>(n * cols));
-    for (float& v : values) v = random_float(8.0f);
-    Activations expected(n, cols, values), found(n, cols, values);
-    const std::string name = std::string(level.name) + " format " + std::to_string(static_cast<int>(format)) + " tiles " +
-                             std::to_string(tiles) + " cols " + std::to_string(cols) + " rows " + std::to_string(n);
+    for (float& v : values) v = extreme ? -8.0f : random_float(8.0f);
+    Activations expected(type, n, cols, values), found(type, n, cols, values);
+    const std::string name = std::string(level.name) + " format " + std::to_string(static_cast<int>(format)) + " type " +
+                             std::to_string(static_cast<int>(type)) + " tiles " + std::to_string(tiles) + " cols " + std::to_string(cols) + " rows " + std::to_string(n);
     if (format <= Format::I8G16) {
         kGenericKernels.quantize(expected.view, 0, n, 0, cols / kGroup);
         level.quantize(found.view, 0, n, 0, cols / kGroup);
@@ -147,11 +150,14 @@ void check_attention(const Kernels& level, KvType type, int rows, int group, int
 int main() {
     for (const Kernels* level : {&kAvx512Kernels, &kAmxKernels}) {
         for (const Format format : {Format::U4, Format::I8, Format::I8G16, Format::F32, Format::F16, Format::BF16})
-            for (const bool half : {false, true})
-                for (const bool mins : {false, true})
-                    for (const int n : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 49})
-                        check_products(*level, format, half, mins && format != Format::I8G16, 2 + n % 2,
-                                       kGroup * (n % 3 ? 5 : 19), n);
+            for (const ActivationType type : {ActivationType::I12, ActivationType::I8}) {
+                for (const bool half : {false, true})
+                    for (const bool mins : {false, true})
+                        for (const int n : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 49, 64})
+                            check_products(*level, format, type, half, mins && format != Format::I8G16, 2 + n % 4,
+                                           kGroup * (n % 3 ? 5 : 19), n);
+                check_products(*level, format, type, true, false, 4, kGroup * 3, 51, true);
+            }
         for (const int dim : {10, 16, 48, 64, 80})
             for (const int rows : {1, 3, 10})
                 for (const int group : {1, 3, 7})

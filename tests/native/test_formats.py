@@ -7,11 +7,16 @@ import pytest
 from gguf import GGMLQuantizationType as T
 from gguf import quants
 
+from millstream.engine.config import Activations
 from millstream.native import _core
 from native.tiny import quantized_bytes, random_k_blocks
 
 KINDS = [T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K]
+QUANTISED = [kind for kind in KINDS if kind not in (T.F32, T.F16, T.BF16)]
 K_KINDS = [T.Q4_K, T.Q5_K, T.Q6_K]
+LARGEST: dict[Activations, int] = {"int12": 2047, "int8": 127}
+"""Largest integers of activations."""
+
 BLOCK_BYTES = {T.Q4_0: 18, T.Q4_1: 20, T.Q5_0: 22, T.Q5_1: 24, T.Q8_0: 34}
 
 
@@ -49,41 +54,63 @@ def test_dequantize_every_half() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 9])
-def test_matmul_is_near_the_float64_product(kind: T, m: int) -> None:
+@pytest.mark.parametrize("activations", LARGEST)
+def test_matmul_is_near_the_float64_product(kind: T, m: int, activations: Activations) -> None:
     rng = np.random.default_rng(m)
     data = quantized_bytes(rng, kind, 50, 256)
     x = rng.standard_normal((m, 256)).astype(np.float32)
     w = quants.dequantize(data, kind).reshape(50, 256).astype(np.float64)
-    # Activations are off by at most half a step, max|x| / 65024, each; float32 rounding is far below.
-    bound = np.abs(w).sum(1) * np.abs(x).max() / 65024 * 1.5 + 1e-4
-    assert (np.abs(_core.matmul(int(kind), 50, 256, data, x) - x @ w.T) <= bound).all()
+    # Activations are off by at most half a step of their group each; float32 rounding is far below.
+    half_steps = np.abs(x).reshape(m, 8, 32).max(2) / LARGEST[activations] / 2
+    bound = half_steps @ np.abs(w).reshape(50, 8, 32).sum(2).T * 1.01 + 1e-4
+    assert (np.abs(_core.matmul(int(kind), 50, 256, data, x, activations) - x @ w.T) <= bound).all()
+
+
+@pytest.mark.parametrize("kind", QUANTISED, ids=lambda k: k.name)
+@pytest.mark.parametrize("activations", LARGEST)
+@pytest.mark.parametrize("m", [1, 8, 20])
+def test_activations_that_are_integers_are_multiplied_exactly(kind: T, m: int, activations: Activations) -> None:
+    """Rows of integers up to the largest one, in every group, lose nothing to quantisation."""
+    rng = np.random.default_rng(m)
+    data = quantized_bytes(rng, kind, 33, 512)
+    x = rng.integers(-LARGEST[activations], LARGEST[activations] + 1, (m, 512))
+    x[:, ::32] = LARGEST[activations] * rng.choice([-1, 1], (m, 16))
+    w = quants.dequantize(data, kind).reshape(33, 512).astype(np.float64)
+    found = _core.matmul(int(kind), 33, 512, data, x.astype(np.float32), activations)
+    np.testing.assert_allclose(found, x @ w.T, atol=1e-5 * (np.abs(x) @ np.abs(w).T).max())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
-def test_a_row_of_a_product_depends_on_nothing_but_the_row(kind: T) -> None:
+@pytest.mark.parametrize("activations", LARGEST)
+def test_a_row_of_a_product_depends_on_nothing_but_the_row(kind: T, activations: Activations) -> None:
     rng = np.random.default_rng(5)
     data = quantized_bytes(rng, kind, 35, 512)
     x = (rng.standard_normal((11, 512)) * 10.0 ** rng.integers(-6, 6, (11, 1))).astype(np.float32)
-    together = _core.matmul(int(kind), 35, 512, data, x)
+    together = _core.matmul(int(kind), 35, 512, data, x, activations)
     for i in range(len(x)):
-        np.testing.assert_array_equal(_core.matmul(int(kind), 35, 512, data, x[i : i + 1]), together[i : i + 1])
+        alone = _core.matmul(int(kind), 35, 512, data, x[i : i + 1], activations)
+        np.testing.assert_array_equal(alone, together[i : i + 1])
 
 
-def test_extreme_integers_do_not_overflow() -> None:
+@pytest.mark.parametrize("activations", LARGEST)
+@pytest.mark.parametrize("m", [1, 4, 9])
+def test_extreme_integers_do_not_overflow(activations: Activations, m: int) -> None:
     """Largest nibbles with largest activations: the 16-bit sums of byte products are at their limit."""
     nibbles = np.zeros((16, 2, 18), np.uint8)
     nibbles[..., 2:] = 0xFF
     nibbles[..., :2] = np.full((16, 2, 1), 1.0, np.float16).view(np.uint8)
     for sign in (1.0, -1.0):
-        found = _core.matmul(int(T.Q4_0), 16, 64, nibbles.reshape(16, -1), np.full((4, 64), sign, np.float32))
+        x = np.full((m, 64), sign, np.float32)
+        found = _core.matmul(int(T.Q4_0), 16, 64, nibbles.reshape(16, -1), x, activations)
         np.testing.assert_allclose(found, sign * 64 * 7, rtol=1e-5)
 
 
-def test_zero_and_not_finite_activations() -> None:
+@pytest.mark.parametrize("activations", LARGEST)
+def test_zero_and_not_finite_activations(activations: Activations) -> None:
     data = quantized_bytes(np.random.default_rng(1), T.Q8_0, 16, 64)
     x = np.zeros((4, 64), np.float32)
     x[1, 3], x[2, 5], x[3, :] = np.nan, np.inf, 1e-38
-    found = _core.matmul(int(T.Q8_0), 16, 64, data, x)
+    found = _core.matmul(int(T.Q8_0), 16, 64, data, x, activations)
     assert (found[0] == 0).all()
     assert np.isnan(found[1:3]).all()
     assert np.isfinite(found[3]).all()
@@ -103,14 +130,16 @@ def test_a_bad_activation_anywhere_spoils_its_row_and_no_other(bad: float) -> No
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 @pytest.mark.parametrize("cols", [256, 768, 2304])
-def test_any_number_of_rows_gives_the_same_bits(kind: T, cols: int) -> None:
+@pytest.mark.parametrize("activations", LARGEST)
+def test_any_number_of_rows_gives_the_same_bits(kind: T, cols: int, activations: Activations) -> None:
     """Levels choose other kernels for few and for many rows, and cut wide matrices into pieces."""
     rng = np.random.default_rng(cols)
     data = quantized_bytes(rng, kind, 40, cols)
     x = rng.standard_normal((70, cols)).astype(np.float32)
-    expected = np.concatenate([_core.matmul(int(kind), 40, cols, data, x[i : i + 1]) for i in range(len(x))])
+    rows_alone = [_core.matmul(int(kind), 40, cols, data, x[i : i + 1], activations) for i in range(len(x))]
+    expected = np.concatenate(rows_alone)
     for rows in (*range(2, 20), 31, 64, 70):
-        np.testing.assert_array_equal(_core.matmul(int(kind), 40, cols, data, x[:rows]), expected[:rows])
+        np.testing.assert_array_equal(_core.matmul(int(kind), 40, cols, data, x[:rows], activations), expected[:rows])
 
 
 @pytest.mark.parametrize(

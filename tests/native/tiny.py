@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from gguf import GGMLQuantizationType as T
 from gguf import quants
 from numpy.typing import NDArray
 
+from millstream.engine.config import Activations, KvType
 from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
 from millstream.native import _core
 
@@ -112,9 +112,18 @@ def build(
     *,
     threads: int = 1,
     kv_blocks: int = 96,
-    kv_type: Literal["f16", "int8"] = "f16",
+    kv_type: KvType = "f16",
+    activations: Activations = "int12",
 ) -> _core.Model:
-    model = _core.Model(s, kv_blocks=kv_blocks, max_tokens=256, max_rows=64, threads=threads, kv_type=kv_type)
+    model = _core.Model(
+        s,
+        kv_blocks=kv_blocks,
+        max_tokens=256,
+        max_rows=64,
+        threads=threads,
+        kv_type=kv_type,
+        activations=activations,
+    )
     for t in weights:
         model.set_tensor(t.layer, t.slot, int(t.kind), t.rows, t.cols, t.data)
     model.finish()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.engine.config import KvType
+from millstream.engine.config import Activations, KvType
 from millstream.models.loader import build_native, load_model_file
 from millstream.native import _core
 from support.cores import THREADS
@@ -32,7 +32,14 @@ class Engine:
     """
 
     def __init__(
-        self, path: Path, *, sequences: int = 1, max_length: int = 512, chunk: int = 64, kv_type: KvType = "f16"
+        self,
+        path: Path,
+        *,
+        sequences: int = 1,
+        max_length: int = 512,
+        chunk: int = 64,
+        kv_type: KvType = "f16",
+        activations: Activations = "int12",
     ) -> None:
         self.sequences = sequences
         self._chunk = chunk
@@ -47,6 +54,7 @@ class Engine:
             max_rows=rows,
             threads=THREADS,
             kv_type=kv_type,
+            activations=activations,
         )
 
     def __enter__(self) -> Engine:

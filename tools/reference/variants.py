@@ -70,7 +70,7 @@ VARIANTS: dict[str, Callable[[PreTrainedModel], None]] = {
     "8-bit activations": lambda model: quantise_activations(model, 127),
     "12-bit activations": lambda model: quantise_activations(model, 2047),
     "f16 keys and values": half_kv,
-    "16-bit activations, f16 keys and values": lambda model: _engine_like(model, 32512),
+    "12-bit activations, f16 keys and values": lambda model: _engine_like(model, 2047),
 }
 
 

@@ -95,7 +95,7 @@ class RequestDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     """A model that is served, or could be. ``fetched_bytes`` of ``fetch_bytes``: how far a pull is. ``default``: takes
-    requests that name no model."""
+    requests that name no model. ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
 
     name: str
     state: ModelState
@@ -106,6 +106,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     fetched_bytes: int = 0
     context_length: int = 0
     kv_tokens: int = 0
+    kv_type: str = ""
+    activations: str = ""
     open_requests: int = 0
     default: bool = False
     error: str | None = None

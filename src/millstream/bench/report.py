@@ -20,7 +20,8 @@ def render(report: Report) -> RenderableType:
     """Speed, one row per case, then time and memory."""
     head = Text(
         f"{report.model} ({report.weights}, {report.file_bytes / MB:.0f} MB), {report.isa}, "
-        f"{report.threads} {'thread' if report.threads == 1 else 'threads'}"
+        f"{report.threads} {'thread' if report.threads == 1 else 'threads'}, keys and values in {report.kv_type}, "
+        f"activations in {report.activations}"
     )
     return Group(head, _speed(report), _resources(report), *_notes(report))
 

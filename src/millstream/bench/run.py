@@ -20,6 +20,7 @@ from millstream.bench.server import ServerStart, measure_server_start
 from millstream.bench.structured import CONTEXT as STRUCTURED_CONTEXT
 from millstream.bench.structured import STREAMS, Structured, measure_structured
 from millstream.bench.system import CpuMeter, peak_resident_bytes, resident_bytes, seconds_alive
+from millstream.engine.config import Activations, KvType
 
 if TYPE_CHECKING:
     from millstream.engine.core import EngineCore
@@ -35,6 +36,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Plan | None = None
     threads: int = 0
+    kv_type: KvType = "f16"
+    activations: Activations = "int12"
     step_tokens: int | None = None
     quick: bool = False
     extras: bool = True
@@ -51,6 +54,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     weight_bytes: int
     kv_bytes: int
+    kv_type: KvType
+    activations: Activations
     load_s: float
     first_token_s: float
     resident_bytes: int
@@ -76,6 +81,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             "threads": self.threads,
             "weight_bytes": self.weight_bytes,
             "kv_bytes": self.kv_bytes,
+            "kv_type": self.kv_type,
+            "activations": self.activations,
             "peak_rss_bytes": self.peak_bytes,
             "others_busy": self.others_busy,
         }
@@ -120,6 +127,8 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
         threads=info.threads,
         weight_bytes=info.weight_bytes,
         kv_bytes=info.kv_bytes,
+        kv_type=info.kv_type,
+        activations=info.activations,
         load_s=loaded - started,
         first_token_s=first_token - started,
         resident_bytes=resident,
@@ -162,7 +171,9 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
     config = EngineConfig(
         model_path=os.fspath(path),
         model_name=path.stem,
-        kv_bytes=tokens * kv_bytes_per_token(spec),
+        kv_bytes=tokens * kv_bytes_per_token(spec, options.kv_type),
+        kv_type=options.kv_type,
+        activations=options.activations,
         threads=options.threads,
         prefix_cache=False,
         max_sequences=most,

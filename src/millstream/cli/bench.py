@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from millstream.cli.options import ActivationsOption, KvTypeOption
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -51,6 +53,8 @@ def engine(
     ] = None,
     quick: QuickOption = False,
     threads: Annotated[int, typer.Option("--threads", "-t", metavar="N", min=0, max=1024, help="0: all cores.")] = 0,
+    kv_type: KvTypeOption = "f16",
+    activations: ActivationsOption = "int12",
     step_tokens: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, max=65536, help="Most tokens of one step; the engine's if not given."),
@@ -70,7 +74,15 @@ def engine(
         cases = read_plan(plan) if plan is not None else None
         preferred = cases.models.get("gguf_q4_1") if cases is not None else None
         path = find_or_fetch(model or preferred, fetch=not no_fetch)
-        options = Options(plan=cases, threads=threads, step_tokens=step_tokens, quick=quick, extras=cases is None)
+        options = Options(
+            plan=cases,
+            threads=threads,
+            kv_type=kv_type,
+            activations=activations,
+            step_tokens=step_tokens,
+            quick=quick,
+            extras=cases is None,
+        )
         report = run_benchmark(path, options, on_stage=lambda stage: _tell(errors, stage))
     if as_json:
         print(msgspec.json.encode(report if cases is None else report.adapter_line()).decode(), flush=True)

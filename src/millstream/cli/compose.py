@@ -234,6 +234,7 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
         context_length=options.context_length,
         memory_bytes=free_bytes,
         kv_type=options.kv_type,
+        activations=options.activations,
         threads=options.threads,
         prefix_cache=options.prefix_cache,
     )

@@ -12,6 +12,7 @@ import typer
 
 from millstream.cli.names import model_names
 from millstream.cli.sampling import within_api
+from millstream.engine.config import Activations, KvType
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMG])(?:i?B)?", re.IGNORECASE)
@@ -31,7 +32,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     context_length: int | None = None
     kv_cache: KvCache | None = None
-    kv_type: Literal["f16", "int8"] = "f16"
+    kv_type: KvType = "f16"
+    activations: Activations = "int12"
     max_sequences: int | None = None
     max_queue: int | None = None
     prefix_cache: bool = True
@@ -167,11 +169,19 @@ KvCacheOption = Annotated[
     ),
 ]  # fmt: skip
 KvTypeOption = Annotated[
-    Literal["f16", "int8"],
+    KvType,
     typer.Option(
         "--kv-type", metavar="f16|int8", rich_help_panel=_ENGINE,
         help="How keys and values are kept: int8 holds nearly twice as many tokens in the same memory and changes "
         "answers slightly (docs/performance.md has the numbers).",
+    ),
+]  # fmt: skip
+ActivationsOption = Annotated[
+    Activations,
+    typer.Option(
+        "--activations", metavar="int12|int8", rich_help_panel=_ENGINE,
+        help="Integers that weights are multiplied by: int8 is faster and makes the model less exact "
+        "(docs/performance.md has the numbers).",
     ),
 ]  # fmt: skip
 

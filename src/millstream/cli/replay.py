@@ -16,11 +16,15 @@ from millstream.cli.errors import CliError
 from millstream.cli.http import Client
 from millstream.cli.options import EngineOptions
 from millstream.cli.terminal import note
+from millstream.engine.config import Activations, KvType
 from millstream.engine.protocol import TokenEngine, TokenFinish, TokenRequest
 from millstream.ir.errors import ApiError
 from millstream.journal.compare import Difference, Rerun, difference, request_again
 from millstream.journal.records import ModelFacts, Record, Sequence
 from millstream.journal.writer import Digests
+
+_Numbers = tuple[ModelFacts, KvType, Activations]
+"""What decides which numbers an engine computes."""
 
 _AT_ONCE = 8
 """Sequences that are run beside each other: the answers must not depend on it."""
@@ -59,19 +63,25 @@ def replay(records: list[Record], *, model: Path | None, url: str | None, key: s
     if url is not None:
         return asyncio.run(_replay_with(_ServerRunner(Client(url, key=key)), records))
     outcomes: list[Outcome] = []
-    for facts, group in _by_model(records):
-        path = _model_path(facts, model)
-        length = max(record.engine.context_length for record in group if record.engine is not None)
-        outcomes += asyncio.run(_replay_here(path, length, group))
+    for (facts, kv_type, activations), group in _by_model(records):
+        options = EngineOptions(
+            context_length=max(record.engine.context_length for record in group if record.engine is not None),
+            kv_type=kv_type,
+            activations=activations,
+            max_sequences=_AT_ONCE,
+            max_queue=4 * _AT_ONCE,
+        )
+        outcomes += asyncio.run(_replay_here(_model_path(facts, model), options, group))
     order = {id(record): place for place, record in enumerate(records)}
     return sorted(outcomes, key=lambda outcome: order[id(outcome.record)])
 
 
-def _by_model(records: Iterable[Record]) -> Iterator[tuple[ModelFacts, list[Record]]]:
-    groups: dict[ModelFacts, list[Record]] = {}
+def _by_model(records: Iterable[Record]) -> Iterator[tuple[_Numbers, list[Record]]]:
+    groups: dict[_Numbers, list[Record]] = {}
     for record in records:
         if record.model is not None and record.engine is not None:
-            groups.setdefault(record.model, []).append(record)
+            numbers = (record.model, record.engine.kv_type, record.engine.activations)
+            groups.setdefault(numbers, []).append(record)
     yield from groups.items()
 
 
@@ -92,8 +102,7 @@ def _model_path(facts: ModelFacts, given: Path | None) -> Path:
     return path
 
 
-async def _replay_here(path: Path, context_length: int, records: list[Record]) -> list[Outcome]:
-    options = EngineOptions(context_length=context_length, max_sequences=_AT_ONCE, max_queue=4 * _AT_ONCE)
+async def _replay_here(path: Path, options: EngineOptions, records: list[Record]) -> list[Outcome]:
     async with open_local(path, options) as session:
         return await _replay_with(_EngineRunner(session.engine), records)
 

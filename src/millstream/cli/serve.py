@@ -157,7 +157,12 @@ def _ready_line(engines: list[tuple[str, EngineInfo]], url: str) -> str:
 
 
 def _facts(info: EngineInfo) -> str:
-    return f"{info.isa}, {info.threads} threads, context {info.context_length}, KV cache {info.kv_tokens} tokens"
+    kv_type = f" in {info.kv_type}" if info.kv_type != "f16" else ""
+    activations = f", activations in {info.activations}" if info.activations != "int12" else ""
+    return (
+        f"{info.isa}, {info.threads} threads, context {info.context_length}, "
+        f"KV cache {info.kv_tokens} tokens{kv_type}{activations}"
+    )
 
 
 def url_of(sock: socket.socket) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.cli.options import (
+    ActivationsOption,
     ContextOption,
     EngineOptions,
     FrequencyOption,
@@ -61,6 +62,7 @@ def read_talk(
     ctx: ContextOption = None,
     kv_cache: KvCacheOption = None,
     kv_type: KvTypeOption = "f16",
+    activations: ActivationsOption = "int12",
 ) -> Talk:
     """The options as a command line has them."""
     from millstream.cli.sampling import sampling_of
@@ -77,7 +79,14 @@ def read_talk(
         max_tokens=max_tokens,
         stop=stop or None,
     )
-    engine = EngineOptions(threads=threads, context_length=ctx, kv_cache=kv_cache, kv_type=kv_type, max_sequences=1)
+    engine = EngineOptions(
+        threads=threads,
+        context_length=ctx,
+        kv_cache=kv_cache,
+        kv_type=kv_type,
+        activations=activations,
+        max_sequences=1,
+    )
     return Talk(model, system, stats, not no_fetch, sampling, engine)
 
 

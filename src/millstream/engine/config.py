@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 KvType = Literal["f16", "int8"]
+Activations = Literal["int12", "int8"]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +17,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     512 MiB, within half of the memory that the weights leave; a KV cache smaller than the context shortens the context.
     ``memory_bytes``: what the engine may take in all; None: what is free.
     ``kv_type``: how keys and values are kept; int8 takes about half of the memory and changes the results a little.
+    ``activations``: the integers that products with quantised weights take; int8 is faster and less exact.
     ``threads`` 0: all processors of the affinity mask.
     """
 
@@ -25,6 +27,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int | None = None
     memory_bytes: int | None = None
     kv_type: KvType = "f16"
+    activations: Activations = "int12"
     threads: int = 0
     step_tokens: int = 256
     max_sequences: int = 64

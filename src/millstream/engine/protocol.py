@@ -11,6 +11,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from millstream.engine.config import Activations, KvType
+
 TokenFinish = Literal["stop", "length", "timeout", "error"]
 
 Pooling = Literal["mean", "cls", "last"]
@@ -146,7 +148,8 @@ class TokenDelta(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class EngineInfo(msgspec.Struct, frozen=True):
     """What a running engine tells about itself once it is loaded. ``kv_tokens``: capacity of the KV cache in tokens.
-    ``hidden_size``: length of a pooled vector; 0: the engine makes none."""
+    ``hidden_size``: length of a pooled vector; 0: the engine makes none. ``kv_type``, ``activations``: as in
+    `EngineConfig`; they change what the model answers."""
 
     model: str
     context_length: int
@@ -158,6 +161,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     weight_bytes: int = 0
     kv_bytes: int = 0
     hidden_size: int = 0
+    kv_type: KvType = "f16"
+    activations: Activations = "int12"
 
 
 class EngineStats(msgspec.Struct, frozen=True):

@@ -90,6 +90,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
             max_rows=max_rows,
             threads=config.threads,
             kv_type=config.kv_type,
+            activations=config.activations,
         )
     scheduler = Scheduler(
         SchedulerConfig(
@@ -122,6 +123,8 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
         weight_bytes=model.weight_bytes,
         kv_bytes=model.kv_bytes,
         hidden_size=spec.hidden,
+        kv_type=config.kv_type,
+        activations=config.activations,
     )
     constraints = FileConstraints(config.model_path)
     return EngineCore(scheduler, runner, constraints, vocab_size=spec.vocab_size), info

@@ -146,6 +146,8 @@ class ModelDesk:
             fetched_bytes=pull.done if pull is not None else 0,
             context_length=info.context_length if info is not None else 0,
             kv_tokens=info.kv_tokens if info is not None else 0,
+            kv_type=info.kv_type if info is not None else "",
+            activations=info.activations if info is not None else "",
             open_requests=served.open_requests if served is not None else 0,
             default=name == self._host.default,
             error=failure.reason if failure is not None else self._pulls.error(name),

@@ -138,6 +138,8 @@ class RecordedEngine:
             context_length=info.context_length,
             kv_tokens=info.kv_tokens,
             prefix_cache=prefix_cache,
+            kv_type=info.kv_type,
+            activations=info.activations,
         )
         self._source = Source(name, path, facts)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
+from millstream.engine.config import Activations, KvType
 from millstream.engine.protocol import TokenFinish, TokenRequest
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -26,7 +27,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine that answered. Nothing of it changes a token; it is here to explain one that differs all the same."""
+    """The engine that answered. ``kv_type`` and ``activations`` change its numbers; nothing else of it changes a token,
+    and is here to explain one that differs all the same."""
 
     version: str
     isa: str
@@ -34,6 +36,8 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int
     kv_tokens: int
     prefix_cache: bool = True
+    kv_type: KvType = "f16"
+    activations: Activations = "int12"
 
 
 class Sequence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -78,6 +78,7 @@ def build_native(
     max_rows: int,
     threads: int = 0,
     kv_type: Literal["f16", "int8"] = "f16",
+    activations: Literal["int12", "int8"] = "int12",
 ) -> Model:
     """A native model filled with the file's weights; the file's pages are no longer resident afterwards.
 
@@ -93,6 +94,7 @@ def build_native(
         max_rows=max_rows,
         threads=threads,
         kv_type=kv_type,
+        activations=activations,
     )
     for slot, ggml_type, rows, cols, data in model_file.tensors():
         model.set_tensor(slot.layer, slot.slot, ggml_type, rows, cols, data)

@@ -22,7 +22,14 @@ def default_threads() -> int:
 def dequantize(ggml_type: int, rows: int, cols: int, data: Any) -> NDArray[np.float32]:
     """Values of a GGUF tensor after repacking into the internal format, shape [rows, cols]; for tests and tools."""
 
-def matmul(ggml_type: int, rows: int, cols: int, data: Any, x: NDArray[np.float32]) -> NDArray[np.float32]:
+def matmul(
+    ggml_type: int,
+    rows: int,
+    cols: int,
+    data: Any,
+    x: NDArray[np.float32],
+    activations: Literal["int12", "int8"] = "int12",
+) -> NDArray[np.float32]:
     """x [m, cols] times the transposed tensor: [m, rows], through the engine's own quantised path; for tests."""
 
 class Model:
@@ -37,10 +44,12 @@ class Model:
         max_rows: int,
         threads: int = 0,
         kv_type: Literal["f16", "int8"] = "f16",
+        activations: Literal["int12", "int8"] = "int12",
     ) -> None:
         """Allocate for at most ``max_tokens`` tokens and ``max_rows`` sampled rows a step (``threads`` 0: all).
 
-        ``kv_type``: keys and values as f16, or as 8-bit integers with a scale for each 32 of a head."""
+        ``kv_type``: keys and values as f16, or as 8-bit integers with a scale for each 32 of a head.
+        ``activations``: the integers, with a scale for each 32, that products with quantised weights take."""
 
     def set_tensor(self, layer: int, slot: str, ggml_type: int, rows: int, cols: int, data: Any) -> None:
         """Repack one tensor (vectors: rows = 1). ``data`` is any readable buffer of exactly the right size."""

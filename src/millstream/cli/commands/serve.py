@@ -10,6 +10,7 @@ import typer
 from millstream.cli.key_options import ApiKeyOption, KeysFileOption
 from millstream.cli.options import (
     DEFAULT_JOURNAL_BYTES,
+    ActivationsOption,
     ContextOption,
     EngineOptions,
     Formats,
@@ -53,6 +54,7 @@ def serve(
     ctx: ContextOption = None,
     kv_cache: KvCacheOption = None,
     kv_type: KvTypeOption = "f16",
+    activations: ActivationsOption = "int12",
     max_batch: Annotated[
         int,
         typer.Option(
@@ -190,6 +192,7 @@ def serve(
                 context_length=ctx,
                 kv_cache=kv_cache,
                 kv_type=kv_type,
+                activations=activations,
                 max_sequences=max_batch,
                 max_queue=max_queue,
                 prefix_cache=not no_prefix_cache,

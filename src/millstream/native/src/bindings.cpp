@@ -67,14 +67,21 @@ FloatMatrix dequantize(int ggml_type, int64_t rows, int64_t cols, nb::handle dat
     return to_numpy(std::move(out), static_cast<size_t>(rows), width);
 }
 
-FloatMatrix matmul(int ggml_type, int64_t rows, int64_t cols, nb::handle data, const Array<const float, 2>& x) {
+ActivationType read_activations(const std::string& name) {
+    if (name == "int12") return ActivationType::I12;
+    if (name == "int8") return ActivationType::I8;
+    throw nb::value_error("activations must be int12 or int8");
+}
+
+FloatMatrix matmul(int ggml_type, int64_t rows, int64_t cols, nb::handle data, const Array<const float, 2>& x,
+                   const std::string& type) {
     const ReadableBuffer buffer(data);
     const Matrix matrix("tensor", ggml_type, rows, cols, buffer.data(), buffer.size(), nullptr);
     if (x.shape(1) != static_cast<size_t>(cols)) throw nb::value_error("x must have one column per column of the tensor");
     if (x.shape(0) > 1 << 20) throw nb::value_error("x has too many rows");
     const Kernels& kernels = active_kernels();
     const int n = static_cast<int>(x.shape(0));
-    const ActivationBuffer activations(n, matrix.cols());
+    const ActivationBuffer activations(read_activations(type), n, matrix.cols());
     const ActivationsView a = activations.view(matrix.cols());
     for (int i = 0; i < n; ++i)
         std::copy_n(x.data() + static_cast<int64_t>(i) * cols, cols, a.f32 + i * a.stride);
@@ -156,17 +163,20 @@ NB_MODULE(_core, m) {
     m.def("active_isa", [] { return active_kernels().name; });
     m.def("default_threads", &default_threads);
     m.def("dequantize", &dequantize, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a);
-    m.def("matmul", &millstream::matmul, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a, "x"_a);
+    m.def("matmul", &millstream::matmul, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a, "x"_a,
+          "activations"_a = "int12");
     bind_sampler(m);
 
     nb::class_<Model>(m, "Model")
         .def(
             "__init__",
             [](Model* self, nb::handle spec, int kv_blocks, int max_tokens, int max_rows, int threads,
-               const std::string& kv_type) {
-                new (self) Model(read_spec(spec), {kv_blocks, max_tokens, max_rows, threads, read_kv_type(kv_type)});
+               const std::string& kv_type, const std::string& activations) {
+                new (self) Model(read_spec(spec), {kv_blocks, max_tokens, max_rows, threads, read_kv_type(kv_type),
+                                                   read_activations(activations)});
             },
-            "spec"_a, nb::kw_only(), "kv_blocks"_a, "max_tokens"_a, "max_rows"_a, "threads"_a = 0, "kv_type"_a = "f16")
+            "spec"_a, nb::kw_only(), "kv_blocks"_a, "max_tokens"_a, "max_rows"_a, "threads"_a = 0, "kv_type"_a = "f16",
+            "activations"_a = "int12")
         .def("set_tensor", &set_tensor, "layer"_a, "slot"_a, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a)
         .def("finish", &Model::finish)
         .def_prop_ro("threads", &Model::threads)

@@ -37,6 +37,7 @@ struct ModelConfig {
 struct Limits {
     int kv_blocks = 0, max_tokens = 0, max_rows = 0, threads = 0;
     KvType kv_type = KvType::F16;
+    ActivationType activations = ActivationType::I12;
 };
 
 // Throws std::invalid_argument naming the first field that makes no sense.

@@ -19,15 +19,17 @@ size_t product(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_ca
 
 }  // namespace
 
-ActivationBuffer::ActivationBuffer(int n, int width)
-    : f32_(product(n, padded(width))),
+ActivationBuffer::ActivationBuffer(ActivationType type, int n, int width)
+    : type_(type),
+      f32_(product(n, padded(width))),
       words_(product(n, width)),
-      bytes_(product(n, int64_t{2} * width)),
+      bytes_(product(n, int64_t{width} / kGroup * activation_bytes(type))),
       scales_(product(n, width / kGroup)),
       sums_(product(n, width / kGroup)) {}
 
 ActivationsView ActivationBuffer::view(int cols) const {
-    return {.cols = cols,
+    return {.type = type_,
+            .cols = cols,
             .groups = cols / kGroup,
             .stride = padded(cols),
             .f32 = f32_.data(),
@@ -61,10 +63,10 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     k = Buffer<float>(product(n, kv_stride));
     v = Buffer<float>(product(n, kv_stride));
     up = Buffer<float>(product(n, up_stride));
-    normed = ActivationBuffer(n, config.hidden);
-    attended = ActivationBuffer(n, q_width);
-    gate = ActivationBuffer(n, intermediate);
-    final = ActivationBuffer(limits.max_rows, config.hidden);
+    normed = ActivationBuffer(limits.activations, n, config.hidden);
+    attended = ActivationBuffer(limits.activations, n, q_width);
+    gate = ActivationBuffer(limits.activations, n, intermediate);
+    final = ActivationBuffer(limits.activations, limits.max_rows, config.hidden);
     logits = Buffer<float>(product(limits.max_rows, logits_stride));
     for (const RopeConfig& rope : config.ropes) {
         cos.emplace_back(product(n, static_cast<int64_t>(rope.inv_freq.size())));

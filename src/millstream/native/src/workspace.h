@@ -15,10 +15,11 @@ namespace millstream {
 class ActivationBuffer {
 public:
     ActivationBuffer() = default;
-    ActivationBuffer(int n, int width);
+    ActivationBuffer(ActivationType type, int n, int width);
     ActivationsView view(int cols) const;
 
 private:
+    ActivationType type_ = ActivationType::I12;
     Buffer<float> f32_;
     Buffer<int16_t> words_;
     Buffer<int8_t> bytes_;

@@ -161,6 +161,8 @@ class Snapshots:
                 state="loaded",
                 context_length=card.context_length,
                 kv_tokens=info.kv_tokens if (info := known.get(card.id)) is not None else 0,
+                kv_type=info.kv_type if info is not None else "",
+                activations=info.activations if info is not None else "",
                 open_requests=open_by_model.get(card.id, 0),
                 default=index == 0,
             )

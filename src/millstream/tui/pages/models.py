@@ -121,7 +121,10 @@ def model_content(model: ModelView) -> Content:
     """All that is told of a model."""
     facts = [text.line(part, 80) for part in (model.title, model.license) if part]
     if model.kv_tokens:
-        facts.append(f"KV cache for {text.count(model.kv_tokens)} tokens")
+        kv_type = " in int8" if model.kv_type == "int8" else ""
+        facts.append(f"KV cache for {text.count(model.kv_tokens)} tokens{kv_type}")
+    if model.activations == "int8":
+        facts.append("activations in int8")
     if model.default:
         facts.append("answers requests that name no model")
     parts: list[Content] = [Content(" · ".join(facts))]

@@ -18,10 +18,6 @@ namespace {
 
 #include "matmul_amx.h"
 
-static constexpr auto matmul_u4 = multiply_amx<Format::U4>;
-static constexpr auto matmul_i8 = multiply_amx<Format::I8>;
-static constexpr auto matmul_i8g16 = multiply_amx<Format::I8G16>;
-
 #include "table.h"
 }  // namespace
 

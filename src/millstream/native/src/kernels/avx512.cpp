@@ -1,4 +1,4 @@
-// Kernels for AVX-512 with VNNI (no FMA: products and sums are rounded apart, as at every level).
+// Kernels for AVX-512 with VNNI.
 #if !defined(MILLSTREAM_EMULATE)
 #include <immintrin.h>
 #endif
@@ -14,9 +14,13 @@ namespace {
 
 #include "matmul_vnni.h"
 
-static constexpr auto matmul_u4 = multiply_vnni<Format::U4>;
-static constexpr auto matmul_i8 = multiply_vnni<Format::I8>;
-static constexpr auto matmul_i8g16 = multiply_vnni<Format::I8G16>;
+template <Format kFormat>
+static void matmul_integer(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
+                           int row_end, float* out, int64_t out_stride) {
+    const auto kernel = a.type == ActivationType::I8 ? multiply_vnni<kFormat, ActivationType::I8>
+                                                     : multiply_vnni<kFormat, ActivationType::I12>;
+    kernel(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
+}
 
 #include "table.h"
 }  // namespace

@@ -181,7 +181,8 @@ static void store_kv(KvType type, const float* k, const float* v, int dims, int 
     }
 }
 
-// One group of 32: scale = max|x| / 32512, integers to nearest (ties to even).
+// One group of 32: scale = max|x| / max_activation, integers to nearest (ties to even).
+template <ActivationType kType>
 static void quantize_group(const float* x, int16_t* words, int8_t* bytes, float* scale, float* sum) {
     F8 v[4];
     I8x32 bits = splat_int(0);
@@ -194,30 +195,43 @@ static void quantize_group(const float* x, int16_t* words, int8_t* bytes, float*
     // A group that is not finite must not turn into numbers: its scale is NaN. One below 1e-30, where the inverse would
     // overflow, is zero for every practical purpose.
     const bool finite = largest < __builtin_inff(), zero = !(largest > 1e-30f);
-    const float limit = static_cast<float>(kMaxActivation);
+    const float limit = static_cast<float>(max_activation(kType));
     const float inverse = zero ? 0.0f : limit / largest;
     const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-    I8x32 a[4], high[4], low[4], total = splat_int(0);
+    I8x32 a[4], total = splat_int(0);
     for (int i = 0; i < 4; ++i) {
         const F8 scaled = min8(max8(v[i] * splat(inverse), splat(-limit)), splat(limit));
         a[i] = as_int(scaled + magic) - as_int(magic);
-        high[i] = (a[i] + splat_int(128)) >> 8;
-        low[i] = a[i] - (high[i] << 8);
         total = total + a[i];
     }
     store_words(words, a);
-    store_bytes(bytes, high);
-    store_bytes(bytes + kGroup, low);
+    if constexpr (kType == ActivationType::I8) {
+        store_bytes(bytes, a);
+    } else {
+        I8x32 high[4], low[4];
+        for (int i = 0; i < 4; ++i) {
+            high[i] = a[i] >> 4;
+            low[i] = a[i] & splat_int(15);
+        }
+        store_bytes(bytes, high);
+        store_bytes(bytes + kGroup, low);
+    }
     *scale = !finite ? __builtin_nanf("") : zero ? 0.0f : largest / limit;
     *sum = *scale * static_cast<float>(sum_ints(total));
 }
 
-static void quantize(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
+template <ActivationType kType>
+static void quantize_rows(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
     for (int row = begin; row < end; ++row) {
         const float* x = a.f32 + row * a.stride;
         const int64_t first = static_cast<int64_t>(row) * a.groups;
         for (int g = group_begin; g < group_end; ++g)
-            quantize_group(x + g * kGroup, a.words + (first + g) * kGroup, a.bytes + (first + g) * 2 * kGroup,
-                           a.scales + first + g, a.sums + first + g);
+            quantize_group<kType>(x + g * kGroup, a.words + (first + g) * kGroup,
+                                  a.bytes + (first + g) * activation_bytes(kType), a.scales + first + g, a.sums + first + g);
     }
+}
+
+static void quantize(const ActivationsView& a, int begin, int end, int group_begin, int group_end) {
+    const auto rows = a.type == ActivationType::I12 ? quantize_rows<ActivationType::I12> : quantize_rows<ActivationType::I8>;
+    rows(a, begin, end, group_begin, group_end);
 }

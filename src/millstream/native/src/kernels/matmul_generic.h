@@ -1,8 +1,14 @@
 // Integer matrix products in portable C++: the reference that every other level equals bit for bit.
 // Included only by the levels' .cpp files, inside the level's own namespace.
 
-LANES float load_scale(const void* scales, bool half, int64_t i) {
-    return half ? half_to_float(static_cast<const uint16_t*>(scales)[i]) : static_cast<const float*>(scales)[i];
+LANES F8 load_scales8(const void* scales, bool half, int64_t i) {
+    return half ? load_half8(static_cast<const uint16_t*>(scales) + i) : load8(static_cast<const float*>(scales) + i);
+}
+
+LANES F8 to_float8(const int32_t* p) {
+    I8x32 v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, F8);
 }
 
 // Position of input j of a quad within its four words (see ActivationsView).
@@ -34,44 +40,43 @@ static void dot_i8(const int8_t* w, const int16_t* x, int begin, int end, int32_
     }
 }
 
-// One tile times one activation row. kSplit: scales per 16 inputs.
-template <bool kU4, bool kSplit>
+// One tile times one activation row.
+template <Format kFormat>
 static void matmul_tile(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out) {
-    float acc[kTileRows] = {}, acc_min[kTileRows] = {};
+    constexpr int parts = kFormat == Format::I8G16 ? 2 : 1;  // scales per group
+    F8 acc[2] = {}, acc_min[2] = {};
     for (int g = 0; g < w.groups; ++g) {
         const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
-        const uint8_t* bytes = w.data + group * (kU4 ? kTileRows * kGroup / 2 : kTileRows * kGroup);
+        const uint8_t* bytes = w.data + group * (kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup);
         const int64_t at = static_cast<int64_t>(row) * a.groups + g;
         const int16_t* x = a.words + at * kGroup;
-        for (int part = 0; part < (kSplit ? 2 : 1); ++part) {
+        for (int part = 0; part < parts; ++part) {
             int32_t dots[kTileRows];
-            if constexpr (kU4) {
+            if constexpr (kFormat == Format::U4) {
                 dot_u4(bytes, x, dots);
             } else {
                 const auto* weights = reinterpret_cast<const int8_t*>(bytes);
-                dot_i8(weights, x, kSplit ? part * 4 : 0, kSplit ? part * 4 + 4 : 8, dots);
+                dot_i8(weights, x, part * 8 / parts, (part + 1) * 8 / parts, dots);
             }
-            const int64_t scale_base = (kSplit ? group * 2 + part : group) * kTileRows;
-            for (int lane = 0; lane < kTileRows; ++lane) {
-                const float factor = load_scale(w.scales, w.half_scales, scale_base + lane) * a.scales[at];
-                acc[lane] = acc[lane] + static_cast<float>(dots[lane]) * factor;
+            const int64_t scale_base = (group * parts + part) * kTileRows;
+            for (int half = 0; half < 2; ++half) {
+                const F8 factors = load_scales8(w.scales, w.half_scales, scale_base + half * 8) * splat(a.scales[at]);
+                acc[half] = fused(to_float8(dots + half * 8), factors, acc[half]);
             }
         }
         if (!w.mins) continue;
-        for (int lane = 0; lane < kTileRows; ++lane)
-            acc_min[lane] = acc_min[lane] + load_scale(w.mins, w.half_scales, group * kTileRows + lane) * a.sums[at];
+        for (int half = 0; half < 2; ++half) {
+            const F8 mins = load_scales8(w.mins, w.half_scales, group * kTileRows + half * 8);
+            acc_min[half] = fused(mins, splat(a.sums[at]), acc_min[half]);
+        }
     }
-    for (int lane = 0; lane < kTileRows; ++lane) out[lane] = w.mins ? acc[lane] + acc_min[lane] : acc[lane];
+    for (int half = 0; half < 2; ++half) store8(out + half * 8, w.mins ? acc[half] + acc_min[half] : acc[half]);
 }
 
-template <bool kU4, bool kSplit>
+template <Format kFormat>
 static void matmul_integer(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                            int row_end, float* out, int64_t out_stride) {
     for (int tile = tile_begin; tile < tile_end; ++tile)
         for (int row = row_begin; row < row_end; ++row)
-            matmul_tile<kU4, kSplit>(w, tile, a, row, out + row * out_stride + tile * kTileRows);
+            matmul_tile<kFormat>(w, tile, a, row, out + row * out_stride + tile * kTileRows);
 }
-
-static constexpr auto matmul_u4 = matmul_integer<true, false>;
-static constexpr auto matmul_i8 = matmul_integer<false, false>;
-static constexpr auto matmul_i8g16 = matmul_integer<false, true>;

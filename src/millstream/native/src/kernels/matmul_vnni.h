@@ -1,20 +1,19 @@
 // Integer matrix products for AVX-512 VNNI. A vector is a tile of 16 output rows.
 //
-// As for AVX2, a few activation rows are multiplied straight from the packed weights, more rows from a panel of weights
-// widened to 16 bits. The one instruction of its own is dot_words: acc[i] += the dot product of the two 16-bit integers in
-// lane i. Included only by avx512.cpp and amx.cpp, inside the level's own namespace.
+// As for AVX2, a few activation rows are multiplied straight from the packed weights, more rows from a panel of unpacked
+// ones. A line of weights is what four bytes of a row of activations are multiplied by, for all 16 output rows: nibbles
+// become bytes, 8-bit weights 16-bit words. Included only by avx512.cpp and amx.cpp, inside the level's own namespace.
 
 typedef int16_t W32 __attribute__((vector_size(64)));
 typedef uint16_t U32 __attribute__((vector_size(64)));
 
-constexpr int kPairs = kGroup / 2;
-constexpr int kPanelGroups = 16;  // groups of a tile widened at a time, at most: 16 KiB
+constexpr int kPanelLines = 256;  // of a tile at a time, at most: 16 KiB
 constexpr int kMaxRows = 8;       // activation rows of a block
 
-LANES I16x32 broadcast_pair(const int16_t* p) {
-    int32_t pair;
-    __builtin_memcpy(&pair, p, sizeof pair);
-    return pair - I16x32{};
+LANES I16x32 broadcast_dword(const void* p) {
+    int32_t dword;
+    __builtin_memcpy(&dword, p, sizeof dword);
+    return dword - I16x32{};
 }
 
 LANES FW load_scales(const void* scales, bool half, int64_t i) {
@@ -24,7 +23,7 @@ LANES FW load_scales(const void* scales, bool half, int64_t i) {
 
 // acc + dots * (weight scales * activation scale)
 LANES FW accumulate(FW acc, I16x32 dots, FW weight_scales, float scale) {
-    return acc + __builtin_convertvector(dots, FW) * (weight_scales * splat_wide(scale));
+    return fused(__builtin_convertvector(dots, FW), weight_scales * splat_wide(scale), acc);
 }
 
 template <Format kFormat>
@@ -33,46 +32,62 @@ constexpr int kGroupBytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTi
 template <Format kFormat>
 constexpr int kParts = kFormat == Format::I8G16 ? 2 : 1;  // scales per group
 
-// Pairs of inputs of one group as 16-bit integers, in the order of ActivationsView::words: a quad of weights gives two
-// pairs, its even and its odd bytes.
-template <Format kFormat>
-LANES void widen(const uint8_t* w, I16x32* pairs) {
+template <Format kFormat, ActivationType kType>
+constexpr int kGroupLines = (kFormat == Format::U4 ? activation_bytes(kType) : 2 * kGroup) / 4;
+
+// The lines of one group, in the order of ActivationsView::bytes (nibbles) or words. Where activations are 16 * high + low,
+// the lines for `high` are 16 times the nibbles, at most 240, so that one sum takes both. A quad of 8-bit weights gives two
+// lines, its even and its odd bytes.
+template <Format kFormat, ActivationType kType>
+LANES void unpack(const uint8_t* w, I16x32* lines) {
     if constexpr (kFormat == Format::U4) {
+        constexpr int low = kGroupLines<kFormat, kType> - 8;
         for (int quad = 0; quad < 4; ++quad) {
             U32 packed;
             __builtin_memcpy(&packed, w + quad * 64, sizeof packed);
-            pairs[quad * 2] = reinterpret_cast<I16x32>(packed & 15);
-            pairs[quad * 2 + 1] = reinterpret_cast<I16x32>((packed >> 8) & 15);
-            pairs[quad * 2 + 8] = reinterpret_cast<I16x32>((packed >> 4) & 15);
-            pairs[quad * 2 + 9] = reinterpret_cast<I16x32>(packed >> 12);
+            lines[low + quad] = reinterpret_cast<I16x32>(packed & 0x0f0f);
+            lines[low + quad + 4] = reinterpret_cast<I16x32>((packed >> 4) & 0x0f0f);
+            if constexpr (low > 0) {
+                lines[quad] = reinterpret_cast<I16x32>((packed << 4) & 0xf0f0);
+                lines[quad + 4] = reinterpret_cast<I16x32>(packed & 0xf0f0);
+            }
         }
     } else {
         for (int quad = 0; quad < 8; ++quad) {
             W32 bytes;
             __builtin_memcpy(&bytes, w + quad * 64, sizeof bytes);
-            pairs[quad * 2] = reinterpret_cast<I16x32>(reinterpret_cast<W32>(reinterpret_cast<U32>(bytes) << 8) >> 8);
-            pairs[quad * 2 + 1] = reinterpret_cast<I16x32>(bytes >> 8);
+            lines[quad * 2] = reinterpret_cast<I16x32>(reinterpret_cast<W32>(reinterpret_cast<U32>(bytes) << 8) >> 8);
+            lines[quad * 2 + 1] = reinterpret_cast<I16x32>(bytes >> 8);
         }
     }
 }
 
-// Adds `count` groups from `first` on to R rows of one tile's outputs, which are written anew if `first` is 0. `pairs` and
+// Sums stay in 32 bits: a group has at most 64 products of 240 * 128, or 32 of 128 * 2047.
+template <Format kFormat>
+LANES I16x32 add_products(I16x32 sum, I16x32 line, I16x32 activations) {
+    return kFormat == Format::U4 ? dot_bytes(sum, line, activations) : dot_words(sum, line, activations);
+}
+
+// Adds `count` groups from `first` on to R rows of one tile's outputs, which are written anew if `first` is 0. `lines` and
 // `weight_scales` belong to these groups.
-template <Format kFormat, int R>
-LANES void multiply_pairs(const I16x32* pairs, const FW* weight_scales, int first, int count, const ActivationsView& a,
+template <Format kFormat, ActivationType kType, int R>
+LANES void multiply_lines(const I16x32* lines, const FW* weight_scales, int first, int count, const ActivationsView& a,
                           int row, float* out, int64_t out_stride) {
+    constexpr int n = kGroupLines<kFormat, kType> / kParts<kFormat>;
+    constexpr int64_t record = kGroupLines<kFormat, kType> * 4;  // bytes of a group of activations
     const int64_t at = static_cast<int64_t>(row) * a.groups + first;
+    const auto* integers = (kFormat == Format::U4 ? reinterpret_cast<const uint8_t*>(a.bytes)
+                                                  : reinterpret_cast<const uint8_t*>(a.words)) + at * record;
     FW acc[R];
     for (int r = 0; r < R; ++r) acc[r] = first ? load_wide(out + r * out_stride) : FW{};
     for (int i = 0; i < count * kParts<kFormat>; ++i) {
-        constexpr int n = kPairs / kParts<kFormat>;
-        const int16_t* x = a.words + at * kGroup + i * n * 2;
+        const uint8_t* x = integers + i * n * 4;
         I16x32 dots[R];
         for (int r = 0; r < R; ++r) dots[r] = I16x32{};
-        for (int pair = 0; pair < n; ++pair)
+        for (int line = 0; line < n; ++line)
             for (int r = 0; r < R; ++r)
-                dots[r] = dot_words(dots[r], pairs[i * n + pair],
-                                    broadcast_pair(x + static_cast<int64_t>(r) * a.groups * kGroup + pair * 2));
+                dots[r] = add_products<kFormat>(dots[r], lines[i * n + line],
+                                                broadcast_dword(x + static_cast<int64_t>(r) * a.groups * record + line * 4));
         for (int r = 0; r < R; ++r) {
             const float scale = a.scales[at + static_cast<int64_t>(r) * a.groups + i / kParts<kFormat>];
             acc[r] = accumulate(acc[r], dots[r], weight_scales[i], scale);
@@ -90,7 +105,7 @@ LANES void add_minimums(const MatrixView& w, int tile, const ActivationsView& a,
     for (int g = 0; g < w.groups; ++g) {
         const FW mins = load_scales(w.mins, w.half_scales, (static_cast<int64_t>(tile) * w.groups + g) * kTileRows);
         for (int r = 0; r < R; ++r)
-            acc[r] = acc[r] + mins * splat_wide(sums[static_cast<int64_t>(r) * a.groups + g]);
+            acc[r] = fused(mins, splat_wide(sums[static_cast<int64_t>(r) * a.groups + g]), acc[r]);
     }
     for (int r = 0; r < R; ++r) store_wide(out + r * out_stride, load_wide(out + r * out_stride) + acc[r]);
 }
@@ -117,53 +132,56 @@ static void add_all_minimums(const MatrixView& w, int tile_begin, int tile_end, 
         });
 }
 
-// Rows of one tile from weights widened a group at a time: for few rows, when the memory takes longer than the products.
-template <Format kFormat>
+// Rows of one tile from weights unpacked a group at a time: for few rows, when the memory takes longer than the products.
+template <Format kFormat, ActivationType kType>
 static void multiply_few(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                          int row_end, float* out, int64_t out_stride) {
     for (int tile = tile_begin; tile < tile_end; ++tile) {
         for (int g = 0; g < w.groups; ++g) {
             const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
-            I16x32 pairs[kPairs];
+            I16x32 lines[kGroupLines<kFormat, kType>];
             FW scales[kParts<kFormat>];
-            widen<kFormat>(w.data + group * kGroupBytes<kFormat>, pairs);
+            unpack<kFormat, kType>(w.data + group * kGroupBytes<kFormat>, lines);
             for (int i = 0; i < kParts<kFormat>; ++i)
                 scales[i] = load_scales(w.scales, w.half_scales, (group * kParts<kFormat> + i) * kTileRows);
             over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-                multiply_pairs<kFormat, rows.count>(pairs, scales, g, 1, a, row, out + row * out_stride + tile * kTileRows,
-                                                    out_stride);
+                multiply_lines<kFormat, kType, rows.count>(lines, scales, g, 1, a, row,
+                                                           out + row * out_stride + tile * kTileRows, out_stride);
             });
         }
     }
 }
 
 // More rows: groups outside, tiles inside, so that the activations of a panel's groups stay in the caches.
-template <Format kFormat>
+template <Format kFormat, ActivationType kType>
 static void multiply_many(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                           int row_end, float* out, int64_t out_stride) {
-    I16x32 pairs[kPanelGroups * kPairs];
-    FW scales[kPanelGroups * 2];
-    const int panels = (w.groups + kPanelGroups - 1) / kPanelGroups, most = panels ? (w.groups + panels - 1) / panels : 1;
+    constexpr int group_lines = kGroupLines<kFormat, kType>, panel_groups = kPanelLines / group_lines;
+    I16x32 lines[kPanelLines];
+    FW scales[panel_groups * kParts<kFormat>];
+    const int panels = (w.groups + panel_groups - 1) / panel_groups, most = panels ? (w.groups + panels - 1) / panels : 1;
     for (int first = 0; first < w.groups; first += most) {
         const int count = w.groups - first < most ? w.groups - first : most;
         for (int tile = tile_begin; tile < tile_end; ++tile) {
             const int64_t group = static_cast<int64_t>(tile) * w.groups + first;
             for (int g = 0; g < count; ++g)
-                widen<kFormat>(w.data + (group + g) * kGroupBytes<kFormat>, pairs + g * kPairs);
+                unpack<kFormat, kType>(w.data + (group + g) * kGroupBytes<kFormat>, lines + g * group_lines);
             for (int i = 0; i < count * kParts<kFormat>; ++i)
                 scales[i] = load_scales(w.scales, w.half_scales, (group * kParts<kFormat> + i) * kTileRows);
             over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-                multiply_pairs<kFormat, rows.count>(pairs, scales, first, count, a, row,
-                                                    out + row * out_stride + tile * kTileRows, out_stride);
+                multiply_lines<kFormat, kType, rows.count>(lines, scales, first, count, a, row,
+                                                           out + row * out_stride + tile * kTileRows, out_stride);
             });
         }
     }
 }
 
-template <Format kFormat>
+// kType matters for nibbles; words hold integers of either type.
+template <Format kFormat, ActivationType kType>
 static void multiply_vnni(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                           int row_end, float* out, int64_t out_stride) {
-    const auto multiply = row_end - row_begin <= 4 ? multiply_few<kFormat> : multiply_many<kFormat>;
+    constexpr ActivationType type = kFormat == Format::U4 ? kType : ActivationType::I12;
+    const auto multiply = row_end - row_begin <= 4 ? multiply_few<kFormat, type> : multiply_many<kFormat, type>;
     multiply(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
     if (w.mins) add_all_minimums(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
 }

@@ -1,7 +1,5 @@
-// The AMX tiles that matmul_amx.h uses: rows of 16-lane sums, of activations and of weights. With MILLSTREAM_EMULATE, for
-// tests on machines without them, what the manual says they do. Included only by amx.cpp, inside the level's own namespace.
-
-enum Tile { kHighSums = 0, kLowSums = 1, kHighActivations = 2, kLowActivations = 3, kWeights = 4 };
+// The AMX instructions that matmul_amx.h uses. With MILLSTREAM_EMULATE, for tests on machines without them, what the manual
+// says they do. Included only by amx.cpp, inside the level's own namespace.
 
 // Operand of LDTILECFG.
 struct alignas(64) TileConfig {
@@ -17,76 +15,66 @@ static thread_local uint8_t tile_bytes[8][16][64];
 LANES void configure_tiles(const TileConfig& config) { tile_config = config; }
 LANES void release_tiles() { tile_config = TileConfig{}; }
 
-LANES void tile_load(Tile t, const void* from, int64_t stride) {
-    for (int r = 0; r < tile_config.rows[t]; ++r)
-        __builtin_memcpy(tile_bytes[t][r], static_cast<const uint8_t*>(from) + r * stride, tile_config.row_bytes[t]);
+template <int kTile>
+LANES void tile_zero() {
+    __builtin_memset(tile_bytes[kTile], 0, sizeof tile_bytes[kTile]);
 }
 
-LANES void tile_store(Tile t, void* to, int64_t stride) {
-    for (int r = 0; r < tile_config.rows[t]; ++r)
-        __builtin_memcpy(static_cast<uint8_t*>(to) + r * stride, tile_bytes[t][r], tile_config.row_bytes[t]);
+template <int kTile>
+LANES void tile_load(const void* from, int64_t stride) {
+    for (int r = 0; r < tile_config.rows[kTile]; ++r)
+        __builtin_memcpy(tile_bytes[kTile][r], static_cast<const uint8_t*>(from) + r * stride, tile_config.row_bytes[kTile]);
 }
 
-// sums[m][n] = the signed bytes of row m of x times quad n of every row of w.
-template <bool kSignedWeights>
-LANES void tile_products(Tile sums, Tile x, Tile w) {
-    for (int m = 0; m < tile_config.rows[x]; ++m)
-        for (int n = 0; n < tile_config.row_bytes[w] / 4; ++n) {
-            int32_t sum = 0;
-            for (int k = 0; k < tile_config.row_bytes[x]; ++k) {
-                const uint8_t weight = tile_bytes[w][k / 4][n * 4 + k % 4];
-                sum += static_cast<int8_t>(tile_bytes[x][m][k]) * (kSignedWeights ? static_cast<int8_t>(weight) : weight);
+template <int kTile>
+LANES void tile_store(void* to, int64_t stride) {
+    for (int r = 0; r < tile_config.rows[kTile]; ++r)
+        __builtin_memcpy(static_cast<uint8_t*>(to) + r * stride, tile_bytes[kTile][r], tile_config.row_bytes[kTile]);
+}
+
+// sums[m][n] += the signed bytes of row m of x times column n of w, which is quad k of every row k.
+template <bool kSignedWeights, int kSums, int kX, int kW>
+LANES void tile_products() {
+    for (int m = 0; m < tile_config.rows[kX]; ++m)
+        for (int n = 0; n < tile_config.row_bytes[kW] / 4; ++n) {
+            int32_t sum;
+            __builtin_memcpy(&sum, tile_bytes[kSums][m] + n * 4, sizeof sum);
+            for (int k = 0; k < tile_config.row_bytes[kX]; ++k) {
+                const uint8_t weight = tile_bytes[kW][k / 4][n * 4 + k % 4];
+                sum += static_cast<int8_t>(tile_bytes[kX][m][k]) * (kSignedWeights ? static_cast<int8_t>(weight) : weight);
             }
-            __builtin_memcpy(tile_bytes[sums][m] + n * 4, &sum, sizeof sum);
+            __builtin_memcpy(tile_bytes[kSums][m] + n * 4, &sum, sizeof sum);
         }
 }
-
-template <bool kSignedWeights>
-LANES void multiply_tiles() {
-    tile_products<kSignedWeights>(kHighSums, kHighActivations, kWeights);
-    tile_products<kSignedWeights>(kLowSums, kLowActivations, kWeights);
-}
 #else
-// The compilers' tile intrinsics say too little about the memory they read: GCC 12 tells of 8 of the 64 bytes of the
-// configuration and of nothing that tiles are loaded from, so stores before them must be kept by a barrier.
-#define STORES_DONE() asm volatile("" ::: "memory")
+// Instructions instead of the compilers' intrinsics: GCC's tell too little about the memory that they read (8 of the 64
+// bytes of the configuration, nothing of what tiles are loaded from), so that stores before them are lost, and take no
+// template parameter as a tile's number.
+LANES void configure_tiles(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config) : "memory"); }
+LANES void release_tiles() { asm volatile("tilerelease"); }
 
-LANES void configure_tiles(const TileConfig& config) {
-    STORES_DONE();
-    _tile_loadconfig(&config);
-}
-LANES void release_tiles() { _tile_release(); }
-
-// Tile numbers are part of the instruction, and literals for GCC.
-LANES void tile_load(Tile t, const void* from, int64_t stride) {
-    STORES_DONE();
-    switch (t) {
-        case kHighActivations: _tile_loadd(2, from, stride); break;
-        case kLowActivations: _tile_loadd(3, from, stride); break;
-        default: _tile_loadd(4, from, stride);
-    }
+template <int kTile>
+LANES void tile_zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
 }
 
-LANES void tile_store(Tile t, void* to, int64_t stride) {
-    if (t == kHighSums) {
-        _tile_stored(0, to, stride);
-    } else {
-        _tile_stored(1, to, stride);
-    }
-    STORES_DONE();
+template <int kTile>
+LANES void tile_load(const void* from, int64_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTile) : "memory");
 }
 
-// Sums of signed activations times weights, from zero.
-template <bool kSignedWeights>
-LANES void multiply_tiles() {
-    _tile_zero(0);
-    _tile_zero(1);
+template <int kTile>
+LANES void tile_store(void* to, int64_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kTile) : "memory");
+}
+
+// Sums += signed activations times weights.
+template <bool kSignedWeights, int kSums, int kX, int kW>
+LANES void tile_products() {
     if constexpr (kSignedWeights) {
-        _tile_dpbssd(0, 2, 4);
-        _tile_dpbssd(1, 3, 4);
+        asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kW));
     } else {
-        _tile_dpbsud(0, 2, 4);
-        _tile_dpbsud(1, 3, 4);
+        asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kW));
     }
 }
 #endif

@@ -9,7 +9,14 @@ constexpr int kTileRows = 16;      // output rows per weight tile
 constexpr int kGroup = 32;         // inputs that share a scale
 constexpr int kBlockSize = 32;     // positions per KV page
 constexpr int kPartSize = 256;     // positions per attention part
-constexpr int kMaxActivation = 32512;
+
+// What activations are quantised to: integers a of 12 bits, |a| <= 2047, or of 8 bits, |a| <= 127.
+enum class ActivationType : uint8_t { I12, I8 };
+
+constexpr int max_activation(ActivationType type) { return type == ActivationType::I12 ? 2047 : 127; }
+
+// Bytes of a group in ActivationsView::bytes.
+constexpr int activation_bytes(ActivationType type) { return type == ActivationType::I12 ? 2 * kGroup : kGroup; }
 
 // How keys and values are stored: as f16, or as 8-bit integers with an f32 scale for each 32 dimensions of a position.
 enum class KvType : uint8_t { F16, I8 };
@@ -42,12 +49,13 @@ struct MatrixView {
 
 // Rows of activations [n, cols]: as f32, and quantised in groups of 32 inputs to integers a, x ~ a * scale of the group.
 struct ActivationsView {
+    ActivationType type;
     int cols, groups;
     int64_t stride;   // floats between rows of f32
     float* f32;
     int16_t* words;   // [n][groups][32]: a; each quad of inputs in the order 0, 2, 1, 3, so that a dword pairs with the even
                       // or with the odd bytes of a weight dword
-    int8_t* bytes;    // [n][groups][2][32]: high, then low, a = 256 * high + low
+    int8_t* bytes;    // I12: [n][groups][2][32], high (signed), then low (0..15), a = 16 * high + low; I8: [n][groups][32], a
     float* scales;    // [n][groups]
     float* sums;      // [n][groups]: scale * (sum of the integers)
 };
