@@ -27,8 +27,8 @@ def server(tiny: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running `serve` and its ready line."""
     child = subprocess.Popen(
         [
-            sys.executable, "-m", "millstream", "serve", str(tiny), "--port", "0", "--kv-cache", "256t", "--threads",
-            "1", "--kv-type", "int8", "--activations", "int8",
+            sys.executable, "-m", "millstream", "serve", str(tiny), "--port", "0", "--threads", "1",
+            "--kv-cache", "256t", "--kv-type", "int8", "--activations", "int8",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip

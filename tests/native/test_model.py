@@ -57,8 +57,8 @@ def test_logits_are_near_the_reference(name: str) -> None:
     tokens = prompt(s.vocab_size, 90)
     found = step(build(s, weights), s.vocab_size, [Chunk(tokens, 0, table(0, 90))])[0]
     expected = reference_logits(s, weights, tokens)
-    # KV in f16 (2^-11 relative) is the largest error; the rest is rounding.
-    assert np.abs(found - expected).max() < 4e-3 * expected.std()
+    # Activations of 12 bits (a step is 1 / 2047 of the largest of 32) are the largest error, then KV in f16.
+    assert np.abs(found - expected).max() < 2e-2 * expected.std()
 
 
 @MODEL
@@ -111,7 +111,7 @@ def test_long_contexts_split_over_threads_have_the_same_bits(name: str) -> None:
     np.testing.assert_array_equal(last[1], last[0])
     np.testing.assert_array_equal(last[2], last[0])
     expected = reference_logits(s, weights, tokens)[-1]
-    assert np.abs(last[0] - expected).max() < 4e-3 * expected.std()
+    assert np.abs(last[0] - expected).max() < 2e-2 * expected.std()
 
 
 def test_pages_of_other_sequences_never_matter() -> None:

@@ -12,12 +12,12 @@ from support.goldens import file_sha256, tiny_golden
 from support.tiny_cases import TINY_CASES
 from support.tiny_models import FAMILIES, Family
 
-TOLERANCE = 0.06
-"""Largest error of a logit, twice the largest that was measured; nearly all of it comes from f16 keys and values. The
+TOLERANCE = 0.09
+"""Largest error of a logit, twice the largest that was measured; nearly all of it comes from 12-bit activations. The
 logits have a standard deviation of 2.5; 8-bit activations are off by 0.14 to 0.65, a window that is off by one by 5."""
 
-RMS_TOLERANCE = 0.005
-"""Root mean square error: 0.0006 to 0.003 measured; 12-bit activations alone would add 0.002 to 0.006."""
+RMS_TOLERANCE = 0.012
+"""Root mean square error: 0.0006 to 0.0076 measured, up to 0.002 of it from f16 keys and values."""
 
 
 @pytest.mark.parametrize("name", TINY_CASES)
