@@ -119,6 +119,13 @@ def asks(model: str, storm: Storm) -> list[Ask]:
     return found
 
 
+def long_body(ask: Ask, begin: str, words: int) -> dict[str, Any]:
+    """The request with a prompt of so many words, the first of them ``begin``."""
+    text = f"{begin} " + "river " * words
+    fields: dict[str, Any] = {"messages": [{"role": "user", "content": text}], "input": text, "prompt": text}
+    return {**ask.body, **{name: value for name, value in fields.items() if name in ask.body}}
+
+
 async def run(server: Served, model: str, storm: Storm) -> Report:
     """Quiet run, storm, and the look at what is left."""
     begun = time.monotonic()
@@ -223,7 +230,10 @@ class _Clients:
         ask = self._wanted[index]
         name = uuid.uuid4().hex
         headers = {"x-request-id": name}
-        if chance.random() < 0.5:
+        way = chance.choice(("prefill", "any time", "some frames"))
+        if way == "prefill":
+            await self._leave_in_prefill(ask, headers, stream=chance.random() < 0.5)
+        elif way == "any time":
             request = self._http.post(ask.path, json=ask.body, headers=headers)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(request, chance.uniform(0.001, 3))
@@ -241,13 +251,27 @@ class _Clients:
                 self._report.faults.append(f"{ask.surface}: {pieces!r} begins no {self._quiet[index]}")
         self._report.ends[await self._where_left(name)] += 1
 
+    async def _leave_in_prefill(self, ask: Ask, headers: dict[str, str], *, stream: bool) -> None:
+        """Ask with a long prompt that nobody has asked with before, and leave as soon as it is being computed."""
+        body = {**long_body(ask, headers["x-request-id"], self._storm.long_prompt), "stream": stream}
+        request = asyncio.create_task(self._http.post(ask.path, json=body, headers=headers))
+        name = headers["x-request-id"]
+        while not request.done() and "prefill" not in await self._timeline(name):  # noqa: ASYNC110  (the server tells)
+            await asyncio.sleep(0.02)
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+
+    async def _timeline(self, name: str) -> list[str]:
+        """What happened to a request so far, nothing if the server does not know it."""
+        answer = await self._http.get(f"/v1/admin/requests/{name}")
+        return [event["kind"] for event in answer.json()["timeline"]] if answer.status_code == 200 else []
+
     async def _where_left(self, name: str) -> str:
         """What the server had done for a request when its client left."""
         for _ in range(100):
-            answer = await self._http.get(f"/v1/admin/requests/{name}")
-            if answer.status_code == 404:
+            kinds = await self._timeline(name)
+            if not kinds:
                 return "left before it was read, or refused"
-            kinds = [event["kind"] for event in answer.json()["timeline"]]
             if "finished" in kinds:
                 return "left after the end"
             if "cancelled" in kinds or "failed" in kinds:
