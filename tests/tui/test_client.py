@@ -106,7 +106,7 @@ async def test_nobody_listens() -> None:
         sock.bind(("127.0.0.1", 0))
         server = Server(f"http://127.0.0.1:{sock.getsockname()[1]}")
         with pytest.raises(ServerError, match=r"no connection \(connection refused\)"):
-            await server.models()
+            await server.request("r")
         await server.aclose()
 
 

@@ -11,7 +11,7 @@ from millstream.admin.views import RequestDetail, TimelineEvent
 from millstream.tui.pages.chat import ChatPage, Composer
 from tui import demo
 from tui.driving import LARGE, looking, shown
-from tui.played_server import Script, chunk, problem
+from tui.played_server import chunk, problem
 from tui.waiting import until
 
 FIRST = "req_6512bd43"
@@ -292,24 +292,3 @@ async def test_a_log_line_drives_neither_terminal_nor_markup(tmp_path: Path) -> 
     async with looking(script, tmp_path, (120, 30)) as driver:
         await driver.press("6")
         await driver.shows("x[b] ␛]0;owned␇ [red]no[/red]", "      second\ufffd2J")
-
-
-async def test_names_of_others_are_never_markup(tmp_path: Path) -> None:
-    hostile = "[bold]\x1b[2J[/bold][@click=app.quit]q"
-    script = Script()
-    told = demo.snapshot()
-    request = demo.requests()[0]
-    fields = {name: getattr(request, name) for name in request.__struct_fields__}
-    strange = type(request)(**{**fields, "id": hostile, "key": hostile, "model": hostile, "surface": hostile})
-    model = demo.models()[0]
-    fields = {name: getattr(model, name) for name in model.__struct_fields__}
-    bad_model = type(model)(**{**fields, "name": hostile, "error": hostile, "title": hostile})
-    script.snapshots = [
-        type(told)(
-            time=demo.NOW, version=hostile, status=hostile, reason=hostile, requests=[strange], models=[bad_model]
-        )
-    ]
-    async with looking(script, tmp_path, (120, 30)) as driver:
-        for keys in ([], ["2"], ["c"], ["n", "3"], ["u"], ["n", "4", "ctrl+o"]):
-            await driver.press(*keys)
-            await driver.shows("[bold]␛[2J")

@@ -67,6 +67,7 @@ def test_numbers_as_people_read_them() -> None:
     assert [text.rate(value) for value in (None, 3.14159, 99.96, 128.4)] == ["–", "3.1", "100", "128"]
     assert [text.size(value) for value in (999, 98_300_000, 1_500_000_000)] == ["999 B", "98 MB", "1.5 GB"]
     assert [text.seconds(value) for value in (0.0042, 0.0218, 0.94, 1.25)] == ["4.2 ms", "22 ms", "940 ms", "1.25 s"]
+    assert [text.seconds(value) for value in (999.4, 1_234.5, -1_000.0)] == ["999.40 s", "1234 s", "-1000 s"]
     assert [text.age(value) for value in (42, 185, 7_620, 356_400)] == ["42s", "3m 05s", "2h 07m", "4d 03h"]
 
 

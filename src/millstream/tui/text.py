@@ -99,7 +99,9 @@ def seconds(value: float | None) -> str:
         return "≫"
     if abs(value) < 0.00995:
         return f"{value * 1000:.1f} ms"
-    return f"{value * 1000:.0f} ms" if abs(value) < 1 else f"{value:.2f} s"
+    if abs(value) < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.2f} s" if abs(value) < 999.5 else f"{value:.0f} s"
 
 
 def age(value: float) -> str:
