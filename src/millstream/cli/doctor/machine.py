@@ -95,7 +95,7 @@ def _native() -> Iterator[Finding]:
     if forced and used != levels[-1]:
         yield warning("instruction set", text, "unset MILLSTREAM_ISA to use the best one")
     elif _GOOD_LEVEL not in levels:
-        mend = "expect a fraction of the usual speed: the processor (or the emulation of it) lacks AVX2"
+        mend = "expect a fraction of the usual speed: the processor (or the emulation of it) lacks AVX2 or FMA"
         yield warning("instruction set", text, mend)
     else:
         yield ok("instruction set", text)

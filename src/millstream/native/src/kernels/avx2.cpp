@@ -1,4 +1,4 @@
-// Kernels for AVX2 and F16C (no FMA: products and sums are rounded apart, as at every level).
+// Kernels for AVX2 with F16C and FMA.
 #include <immintrin.h>
 
 #include "half.h"

@@ -1,4 +1,4 @@
-// Kernels for AVX-512 with VNNI (no FMA: products and sums are rounded apart, as at every level).
+// Kernels for AVX-512 with VNNI.
 #if !defined(MILLSTREAM_EMULATE)
 #include <immintrin.h>
 #endif

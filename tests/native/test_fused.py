@@ -1,0 +1,58 @@
+"""The fused multiply-add of the kernels: rounded once, in hardware and where it is computed through double."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "src" / "millstream" / "native" / "src"
+PROGRAM = Path(__file__).parent / "fused.cpp"
+COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
+FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
+CPU = Path("/proc/cpuinfo")
+HAS_FMA = CPU.exists() and {"fma", "avx2", "f16c"} <= set(CPU.read_text().split())
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+
+
+def compare(folder: Path, flags: list[str], sources: Path = SOURCES) -> subprocess.CompletedProcess[str]:
+    """Builds the comparing program with the primitive in ``sources`` and runs it."""
+    assert COMPILER is not None
+    program = folder / "fused"
+    command = [COMPILER, *FLAGS, *flags, f"-I{sources}", str(PROGRAM), "-o", str(program)]
+    subprocess.run(command, check=True, timeout=300)
+    return subprocess.run([program], capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_without_hardware_it_is_rounded_once(tmp_path: Path) -> None:
+    done = compare(tmp_path, ["-DMILLSTREAM_EMULATE"])
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(", 0 differ\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_FMA, reason="the processor has no FMA")
+def test_the_hardware_has_the_same_bits(tmp_path: Path) -> None:
+    done = compare(tmp_path, ["-mavx2", "-mfma", "-mf16c"])
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(", 0 differ\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() == "aarch64", reason="there is hardware instead")
+def test_the_comparison_sees_what_is_rounded_twice(tmp_path: Path) -> None:
+    sources = tmp_path / "src"
+    shutil.copytree(SOURCES, sources)
+    lanes = sources / "kernels" / "lanes.h"
+    text = lanes.read_text()
+    assert "bits + (outwards" in text
+    lanes.write_text(text.replace("bits + (outwards", "bits + (0 & outwards"))
+    done = compare(tmp_path, [], sources)
+    assert done.returncode == 1
+    assert "differs: " in done.stdout
