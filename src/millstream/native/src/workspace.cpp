@@ -7,8 +7,12 @@ namespace millstream {
 
 namespace {
 
-// Query vectors that share the conversion of a KV page.
-constexpr int kBlockQueries = 32;
+// Query vectors that share the conversion of a KV page: with few of them it weighs, with more their scores leave the caches.
+constexpr int kLeastQueries = 32;
+constexpr int kMostQueries = 96;
+
+// Pieces of attention per thread that are enough to keep all of them busy to the end.
+constexpr int kPiecesPerThread = 6;
 
 // Room for unmerged attention parts; a step that would need more does not split its sequences.
 constexpr size_t kPartialFloats = size_t{4} << 20;
@@ -49,7 +53,8 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
         head_dim = std::max(head_dim, l.head_dim);
     }
     const int n = limits.max_tokens;
-    block_rows = std::max(1, kBlockQueries / group);
+    least_rows_ = std::max(1, kLeastQueries / group);
+    most_rows_ = std::max(1, kMostQueries / group);
     x_stride = padded(config.hidden);
     q_stride = padded(q_width);
     kv_stride = padded(kv_width);
@@ -72,7 +77,7 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
     partial = Buffer<float>(kPartialFloats);
     blocks.reserve(static_cast<size_t>(n));
-    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = attention_state_width(head_dim);
+    const int64_t queries = static_cast<int64_t>(most_rows_) * group, dims = padded(head_dim), width = attention_state_width(head_dim);
     for (int i = 0; i < threads; ++i) {
         attention.emplace_back(product(1, kBlockSize * dims + queries * (kPartSize + 2 * width)));
         float* page = attention.back().data();
@@ -81,6 +86,11 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
         attention_scratch.push_back({.page = page, .scores = scores, .state = state, .part = state + queries * width});
         sampler_scratch.emplace_back(config.vocab);
     }
+}
+
+int Workspace::block_rows(int tokens, int kv_heads, int threads) const {
+    const int64_t rows = int64_t{tokens} * kv_heads / (kPiecesPerThread * threads);
+    return static_cast<int>(std::clamp<int64_t>(rows, least_rows_, most_rows_));
 }
 
 KvCache::KvCache(const ModelConfig& config, const Limits& limits) : type_(limits.kv_type) {

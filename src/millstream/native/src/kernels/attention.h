@@ -21,7 +21,7 @@ LANES Span visible(const AttentionItem& item, int row, int part) {
 LANES int padded16(int n) { return (n + 15) / 16 * 16; }
 
 // Pages are converted to f32 once if more query vectors share them than are multiplied at a time.
-constexpr int kQueriesToConvert = kRowsAtOnce + 1;
+constexpr int kQueriesToConvert = 7;
 
 // The numbers of one head in a page, which may be null: HalfWeights, or ByteWeights whose scales stand behind them.
 template <class Numbers>
@@ -67,25 +67,21 @@ LANES int slice_of(int dims, bool converted) {
     return converted ? dims : 16;
 }
 
-// scores[query][0..32) += q . k for dimensions [begin, end) of one page of keys [dim][32]; with scales [32] of theirs if
-// they are integers, else null.
+// scores[query][0..32) of one page of keys [dim][32], plus the products of dimensions [begin, end); with scales [32] of
+// theirs if they are integers, else null. `start` is the page's first position within the part.
 template <class Keys>
-static void score_page(const AttentionItem& item, Keys keys, const float* scales, int begin, int end, float* scores) {
+static void score_page(const AttentionItem& item, int part, int start, Keys keys, const float* scales, int begin, int end,
+                       float* scores) {
     const int queries = item.rows * item.group;
     for (int at = 0; at < queries; at += kRowsAtOnce) {
         const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
+        if (start >= visible(item, (at + n - 1) / item.group, part).end) continue;
+        if (start + kBlockSize <= visible(item, at / item.group, part).begin) continue;
         const float* q[kRowsAtOnce];
         for (int i = 0; i < n; ++i)
             q[i] = item.q + (at + i) / item.group * item.q_stride + (at + i) % item.group * item.head_dim;
-        float* to = scores + at * kPartSize;
-        if (!scales) {
-            multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, to, kPartSize);
-            continue;
-        }
-        float sums[kRowsAtOnce * kBlockSize] = {};
-        multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, sums, kBlockSize);
-        for (int i = 0; i < n; ++i)
-            for (int j = 0; j < kBlockSize; ++j) to[i * kPartSize + j] += sums[i * kBlockSize + j] * scales[j];
+        multiply_add_rows<kRowsAtOnce>(q, n, keys, kBlockSize, begin, end, kBlockSize,
+                                       {scores + at * kPartSize, kPartSize, begin == 0, scales});
     }
 }
 
@@ -108,8 +104,6 @@ static void score_part(const AttentionItem& item, int part, const AttentionScrat
         const uint8_t* key_page = page_of(item, item.keys, part, page);
         const auto keys = numbers_of<Numbers>(key_page);
         float* scores = scratch.scores + page * kBlockSize;
-        for (int i = 0; i < queries; ++i)
-            for (int j = 0; j < kBlockSize; ++j) scores[i * kPartSize + j] = 0.0f;
         const bool convert = queries >= kQueriesToConvert;
         if (convert) load_floats(keys, dim * kBlockSize, scratch.page);
         const auto values = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.values, part, page));
@@ -119,9 +113,9 @@ static void score_part(const AttentionItem& item, int part, const AttentionScrat
             const float* scales = kScaled<Numbers> ? scales_of(key_page, dim, begin) : nullptr;
             prefetch(values, begin * kBlockSize, end * kBlockSize);
             if (convert) {
-                score_page(item, FloatWeights{scratch.page}, scales, begin, end, scores);
+                score_page(item, part, page * kBlockSize, FloatWeights{scratch.page}, scales, begin, end, scores);
             } else {
-                score_page(item, keys, scales, begin, end, scores);
+                score_page(item, part, page * kBlockSize, keys, scales, begin, end, scores);
             }
         }
     }
@@ -129,25 +123,26 @@ static void score_part(const AttentionItem& item, int part, const AttentionScrat
 
 // Turns one query's scores of a part into weights e^(s - max), zero where not visible. Sets max and sum.
 static void soften(const AttentionItem& item, Span span, float* scores, float* max, float* sum) {
-    const F8 lowest = splat(-__builtin_inff());
-    const int begin = span.begin / 16 * 16, end = (span.end + 15) / 16 * 16;
-    for (int i = begin; i < end; i += 8) {
-        F8 s = load8(scores + i) * splat(item.scale);
-        if (item.softcap > 0.0f) s = softcap8(s, item.softcap);
-        store8(scores + i, s);
+    const int begin = span.begin / 16 * 16, end = padded16(span.end);
+    float scale = item.scale;
+    if (item.softcap > 0.0f) {
+        for (int i = begin; i < end; i += 8)
+            store8(scores + i, softcap8(load8(scores + i) * splat(scale), item.softcap));
+        scale = 1.0f;
     }
     for (int i = begin; i < span.begin; ++i) scores[i] = -__builtin_inff();
     for (int i = span.end; i < end; ++i) scores[i] = -__builtin_inff();
-    F8 m0 = lowest, m1 = lowest;
+    F8 m0 = splat(-__builtin_inff()), m1 = m0;
     for (int i = begin; i < end; i += 16) {
         m0 = max8(load8(scores + i), m0);
         m1 = max8(load8(scores + i + 8), m1);
     }
-    const float largest = max16(m0, m1);
+    const float largest = max16(m0, m1) * scale;
+    const F8 factor = splat(scale), minus_largest = splat(-largest);
     F8 s0 = splat(0.0f), s1 = splat(0.0f);
     for (int i = begin; i < end; i += 16) {
-        const F8 a = exp8_of_negative(load8(scores + i) - splat(largest));
-        const F8 b = exp8_of_negative(load8(scores + i + 8) - splat(largest));
+        const F8 a = exp8_of_negative(fused(load8(scores + i), factor, minus_largest));
+        const F8 b = exp8_of_negative(fused(load8(scores + i + 8), factor, minus_largest));
         store8(scores + i, a);
         store8(scores + i + 8, b);
         s0 = s0 + a;
@@ -193,11 +188,12 @@ static void weigh_page(const AttentionItem& item, int part, int start, Values va
         }
         float* acc = scratch.part + at * width + d;
         const auto add = [&](int first, int count, int from, int to) {
-            multiply_add_rows(weights + first, count, Values{values.p + d}, dims, from, to, d_end - d, acc + first * width,
-                              width);
+            multiply_add_rows<kRowsAtOnce>(weights + first, count, Values{values.p + d}, dims, from, to, d_end - d,
+                                           {acc + first * width, width, false, nullptr});
         };
         if (common_begin >= common_end) {
-            for (int i = 0; i < n; ++i) add(i, 1, begin[i], end[i]);
+            for (int i = 0; i < n; ++i)
+                if (begin[i] < end[i]) add(i, 1, begin[i], end[i]);
             continue;
         }
         for (int i = 0; i < n; ++i)
