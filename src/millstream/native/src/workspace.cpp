@@ -45,12 +45,14 @@ int attention_state_width(int head_dim) { return static_cast<int>(padded(padded(
 
 Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {
     int q_width = 0, kv_width = 0, intermediate = 0, group = 0, head_dim = 0;
+    int64_t page_floats = 0;
     for (const LayerConfig& l : config.layers) {
         q_width = std::max(q_width, l.heads * l.head_dim);
         kv_width = std::max(kv_width, l.kv_heads * l.head_dim);
         intermediate = std::max(intermediate, l.intermediate);
         group = std::max(group, l.heads / l.kv_heads);
         head_dim = std::max(head_dim, l.head_dim);
+        page_floats = std::max(page_floats, padded(converted_floats(l.head_dim)));
     }
     const int n = limits.max_tokens;
     least_rows_ = std::max(1, kLeastQueries / group);
@@ -77,11 +79,11 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
     partial = Buffer<float>(kPartialFloats);
     blocks.reserve(static_cast<size_t>(n));
-    const int64_t queries = static_cast<int64_t>(most_rows_) * group, dims = padded(head_dim), width = attention_state_width(head_dim);
+    const int64_t queries = static_cast<int64_t>(most_rows_) * group, width = attention_state_width(head_dim);
     for (int i = 0; i < threads; ++i) {
-        attention.emplace_back(product(1, kBlockSize * dims + queries * (kPartSize + 2 * width)));
+        attention.emplace_back(product(1, page_floats + queries * (kPartSize + 2 * width)));
         float* page = attention.back().data();
-        float* scores = page + kBlockSize * dims;
+        float* scores = page + page_floats;
         float* state = scores + queries * kPartSize;
         attention_scratch.push_back({.page = page, .scores = scores, .state = state, .part = state + queries * width});
         sampler_scratch.emplace_back(config.vocab);

@@ -29,9 +29,11 @@ struct Sums {
     const float* scales;
 };
 
-// Sums of rows r and columns [0, V * kWidth): of a[r][k] * b[k * step + column], k in [begin, end) ascending.
+// Sums of rows r and columns [0, V * kWidth): of a[r][k] * b[k * step + column], k in [begin, end) ascending. `ahead`, if not
+// null, is memory that will be needed soon, as much for each k as is read now.
 template <int R, int V, class Weights>
-LANES void multiply_add(const float* const* a, Weights b, int64_t step, int begin, int end, const Sums& sums) {
+LANES void multiply_add(const float* const* a, Weights b, int64_t step, int begin, int end, const Sums& sums,
+                        const uint8_t* ahead) {
     FW sum[R][V];
     if (sums.fresh || sums.scales) {
         for (int r = 0; r < R; ++r)
@@ -40,7 +42,10 @@ LANES void multiply_add(const float* const* a, Weights b, int64_t step, int begi
         for (int r = 0; r < R; ++r)
             for (int i = 0; i < V; ++i) sum[r][i] = load_wide(sums.to + r * sums.stride + kWidth * i);
     }
+    constexpr int bytes = V * kWidth * sizeof *b.p, line = 64;
     for (int k = begin; k < end; ++k) {
+        if (ahead)
+            for (int i = 0; i < bytes; i += line) __builtin_prefetch(ahead + int64_t{k} * bytes + i, 0, 2);
         if constexpr (R > V) {  // the fewer of both stay in registers
             FW weights[V];
             for (int i = 0; i < V; ++i) weights[i] = load_lanes(b, k * step + kWidth * i);
@@ -69,12 +74,13 @@ LANES void multiply_add(const float* const* a, Weights b, int64_t step, int begi
 // The same for columns [first, columns), both multiples of 16.
 template <int R, int V, class Weights>
 static void multiply_add_columns(const float* const* a, Weights b, int64_t step, int begin, int end, int first, int columns,
-                                 const Sums& sums) {
+                                 const Sums& sums, const uint8_t* ahead) {
     int i = first;
     for (; i + V * kWidth <= columns; i += V * kWidth)
         multiply_add<R, V>(a, Weights{b.p + i}, step, begin, end,
-                           {sums.to + i, sums.stride, sums.fresh, sums.scales ? sums.scales + i : nullptr});
-    if constexpr (V * kWidth > 16) multiply_add_columns<R, V / 2>(a, b, step, begin, end, i, columns, sums);
+                           {sums.to + i, sums.stride, sums.fresh, sums.scales ? sums.scales + i : nullptr},
+                           ahead ? ahead + i * kBlockSize * sizeof *b.p : nullptr);
+    if constexpr (V * kWidth > 16) multiply_add_columns<R, V / 2>(a, b, step, begin, end, i, columns, sums, ahead);
 }
 
 // How many rows go together, so that the sums of 16 or more columns fill the registers: 32 with AVX-512, 16 with AVX2. No
@@ -94,18 +100,22 @@ constexpr int vectors_for(int rows) {
     return vectors;
 }
 
+// How many of the rows that are left go next: the last two pieces are about equal.
+LANES int rows_of_piece(int left, int most) { return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most; }
+
 // The same for `rows` rows, at most R.
 template <int R, class Weights>
 static void multiply_add_rows(const float* const* a, int rows, Weights b, int64_t step, int begin, int end, int columns,
-                              const Sums& sums) {
-    if (rows == R) return multiply_add_columns<R, vectors_for(R)>(a, b, step, begin, end, 0, columns, sums);
+                              const Sums& sums, const uint8_t* ahead = nullptr) {
+    if (rows == R) return multiply_add_columns<R, vectors_for(R)>(a, b, step, begin, end, 0, columns, sums, ahead);
     if constexpr (R > kMostRows) {
-        const int n = rows < kMostRows ? rows : kMostRows;
-        multiply_add_rows<kMostRows>(a, n, b, step, begin, end, columns, sums);
-        multiply_add_rows<kMostRows>(a + n, rows - n, b, step, begin, end, columns,
-                                     {sums.to + n * sums.stride, sums.stride, sums.fresh, sums.scales});
+        const int n = rows_of_piece(rows, kMostRows);
+        multiply_add_rows<kMostRows>(a, n, b, step, begin, end, columns, sums, ahead);
+        if (n < rows)
+            multiply_add_rows<kMostRows>(a + n, rows - n, b, step, begin, end, columns,
+                                         {sums.to + n * sums.stride, sums.stride, sums.fresh, sums.scales});
     } else if constexpr (R > 1) {
-        multiply_add_rows<R - 1>(a, rows, b, step, begin, end, columns, sums);
+        multiply_add_rows<R - 1>(a, rows, b, step, begin, end, columns, sums, ahead);
     }
 }
 
@@ -114,8 +124,8 @@ static void matmul_float(Weights weights, const MatrixView& w, int tile_begin, i
                          int row_begin, int row_end, float* out, int64_t out_stride) {
     for (int tile = tile_begin; tile < tile_end; ++tile) {
         const Weights tile_weights{weights.p + static_cast<int64_t>(tile) * w.cols * kTileRows};
-        for (int row = row_begin; row < row_end; row += kRowsAtOnce) {
-            const int n = row_end - row < kRowsAtOnce ? row_end - row : kRowsAtOnce;
+        for (int row = row_begin, n; row < row_end; row += n) {
+            n = rows_of_piece(row_end - row, kRowsAtOnce);
             const float* x[kRowsAtOnce];
             for (int r = 0; r < n; ++r) x[r] = a.f32 + (row + r) * a.stride;
             const Sums sums{out + row * out_stride + tile * kTileRows, out_stride, true, nullptr};
