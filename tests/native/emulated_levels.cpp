@@ -129,7 +129,7 @@ void check_attention(const Kernels& level, KvType type, int rows, int group, int
     std::vector<float> q(static_cast<size_t>(queries * dim));
     for (float& x : q) x = random_float(1.0f);
     const auto run = [&](const Kernels& kernels, std::vector<float>& out) {
-        std::vector<float> page(static_cast<size_t>(32 * dims)), scores(static_cast<size_t>(queries * kPartSize)),
+        std::vector<float> page(static_cast<size_t>(converted_floats(dim))), scores(static_cast<size_t>(queries * kPartSize)),
             state(static_cast<size_t>(queries * width)), part(static_cast<size_t>(queries * width));
         const AttentionItem item{.q = q.data(), .q_stride = group * dim, .rows = rows, .group = group, .head_dim = dim,
                                  .state_width = width, .first_position = first, .window = window, .scale = 0.3f,
@@ -159,7 +159,7 @@ int main() {
                 check_products(*level, format, type, true, false, 4, kGroup * 3, 51, true);
             }
         for (const int dim : {10, 16, 48, 64, 80})
-            for (const int rows : {1, 3, 10})
+            for (const int rows : {1, 3, 10, 33})
                 for (const int group : {1, 3, 7})
                     for (const int window : {0, 40})
                         for (const KvType type : {KvType::F16, KvType::I8})

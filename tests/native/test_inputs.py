@@ -128,6 +128,9 @@ def test_set_tensor_refuses() -> None:
         (spec([layer(head_dim=0)]), "head_dim"),
         (spec([layer(head_dim=8)]), "inv_freq"),
         (spec([layer(window=-1)]), "window"),
+        (spec([layer(attention_scale=0.0)]), "attention_scale"),
+        (spec([layer(attention_scale=-0.5)]), "attention_scale"),
+        (spec([layer(attention_scale=float("nan"))]), "attention_scale"),
         (spec([layer(activation="relu")]), "relu"),
     ],
 )

@@ -21,7 +21,7 @@ void check_layer(const ModelConfig& config, const LayerConfig& layer, const std:
     require(layer.head_dim > 0 && layer.head_dim <= 4096 && layer.head_dim % 2 == 0, name + ".head_dim");
     require(layer.heads * layer.head_dim <= kMaxWidth, name + ".heads * head_dim");
     require(layer.intermediate > 0 && layer.intermediate <= kMaxWidth, name + ".intermediate");
-    require(std::isfinite(layer.attention_scale), name + ".attention_scale");
+    require(std::isfinite(layer.attention_scale) && layer.attention_scale > 0, name + ".attention_scale");
     require(layer.window >= 0, name + ".window");
     require(std::isfinite(layer.softcap) && layer.softcap >= 0, name + ".softcap");
     require(static_cast<int>(config.ropes[static_cast<size_t>(layer.rope)].inv_freq.size()) <= layer.head_dim / 2,

@@ -90,10 +90,11 @@ void Model::check(const StepInput& in) const {
 // Cuts sequences into the row blocks of attention.
 void Model::plan(const StepInput& in) {
     work_.blocks.clear();
+    const int most = work_.block_rows(static_cast<int>(in.tokens.size()), config_.layers.front().kv_heads, pool_.size());
     for (int s = 0; s < static_cast<int>(in.seq_positions.size()); ++s) {
         const auto i = static_cast<size_t>(s);
-        for (int token = in.seq_starts[i]; token < in.seq_starts[i + 1]; token += work_.block_rows) {
-            const int rows = std::min(work_.block_rows, in.seq_starts[i + 1] - token);
+        for (int token = in.seq_starts[i]; token < in.seq_starts[i + 1]; token += most) {
+            const int rows = std::min(most, in.seq_starts[i + 1] - token);
             work_.blocks.push_back({s, token, rows, in.seq_positions[i] + token - in.seq_starts[i]});
         }
     }

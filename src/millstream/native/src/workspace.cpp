@@ -7,8 +7,12 @@ namespace millstream {
 
 namespace {
 
-// Query vectors that share the conversion of a KV page.
-constexpr int kBlockQueries = 32;
+// Query vectors that share the conversion of a KV page: with few of them it weighs, with more their scores leave the caches.
+constexpr int kLeastQueries = 32;
+constexpr int kMostQueries = 96;
+
+// Pieces of attention per thread that are enough to keep all of them busy to the end.
+constexpr int kPiecesPerThread = 6;
 
 // Room for unmerged attention parts; a step that would need more does not split its sequences.
 constexpr size_t kPartialFloats = size_t{4} << 20;
@@ -43,15 +47,18 @@ int attention_state_width(int head_dim) { return static_cast<int>(padded(padded(
 
 Workspace::Workspace(const ModelConfig& config, const Limits& limits, int threads) {
     int q_width = 0, kv_width = 0, intermediate = 0, group = 0, head_dim = 0;
+    int64_t page_floats = 0;
     for (const LayerConfig& l : config.layers) {
         q_width = std::max(q_width, l.heads * l.head_dim);
         kv_width = std::max(kv_width, l.kv_heads * l.head_dim);
         intermediate = std::max(intermediate, l.intermediate);
         group = std::max(group, l.heads / l.kv_heads);
         head_dim = std::max(head_dim, l.head_dim);
+        page_floats = std::max(page_floats, padded(converted_floats(l.head_dim)));
     }
     const int n = limits.max_tokens;
-    block_rows = std::max(1, kBlockQueries / group);
+    least_rows_ = std::max(1, kLeastQueries / group);
+    most_rows_ = std::max(1, kMostQueries / group);
     x_stride = padded(config.hidden);
     q_stride = padded(q_width);
     kv_stride = padded(kv_width);
@@ -74,15 +81,20 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
     partial = Buffer<float>(kPartialFloats);
     blocks.reserve(static_cast<size_t>(n));
-    const int64_t queries = static_cast<int64_t>(block_rows) * group, dims = padded(head_dim), width = attention_state_width(head_dim);
+    const int64_t queries = static_cast<int64_t>(most_rows_) * group, width = attention_state_width(head_dim);
     for (int i = 0; i < threads; ++i) {
-        attention.emplace_back(product(1, kBlockSize * dims + queries * (kPartSize + 2 * width)));
+        attention.emplace_back(product(1, page_floats + queries * (kPartSize + 2 * width)));
         float* page = attention.back().data();
-        float* scores = page + kBlockSize * dims;
+        float* scores = page + page_floats;
         float* state = scores + queries * kPartSize;
         attention_scratch.push_back({.page = page, .scores = scores, .state = state, .part = state + queries * width});
         sampler_scratch.emplace_back(config.vocab);
     }
+}
+
+int Workspace::block_rows(int tokens, int kv_heads, int threads) const {
+    const int64_t rows = int64_t{tokens} * kv_heads / (kPiecesPerThread * threads);
+    return static_cast<int>(std::clamp<int64_t>(rows, least_rows_, most_rows_));
 }
 
 KvCache::KvCache(const ModelConfig& config, const Limits& limits) : type_(limits.kv_type) {

@@ -37,7 +37,9 @@ int attention_state_width(int head_dim);
 struct Workspace {
     Workspace(const ModelConfig& config, const Limits& limits, int threads);
 
-    int block_rows;      // rows of a full QueryBlock
+    // Rows of a full QueryBlock in a step of so many tokens. No result depends on it.
+    int block_rows(int tokens, int kv_heads, int threads) const;
+
     int64_t x_stride, q_stride, kv_stride, up_stride, logits_stride;
     Buffer<float> x;     // [max_tokens] residual stream
     Buffer<float> out;   // [max_tokens] output of attention or MLP before the residual is added
@@ -50,6 +52,9 @@ struct Workspace {
     std::vector<Buffer<float>> attention;  // per thread
     std::vector<AttentionScratch> attention_scratch;
     std::vector<SamplerScratch> sampler_scratch;
+
+private:
+    int least_rows_, most_rows_;
 };
 
 // KV pages. Block b of layer l: keys at keys(l) + b * page_stride(l), values behind them, each head by head of

@@ -20,10 +20,10 @@ LANES Span visible(const AttentionItem& item, int row, int part) {
 
 LANES int padded16(int n) { return (n + 15) / 16 * 16; }
 
-// Pages are converted to f32 once if more query vectors share them than are multiplied at a time.
-constexpr int kQueriesToConvert = kRowsAtOnce + 1;
+// Pages are converted to f32 once if more query vectors share them than two pieces hold.
+constexpr int kQueriesToConvert = 2 * kRowsAtOnce + 1;
 
-// The numbers of one head in a page, which may be null: HalfWeights, or ByteWeights whose scales stand behind them.
+// The numbers of one head in a page: HalfWeights, or ByteWeights whose scales stand behind them.
 template <class Numbers>
 LANES Numbers numbers_of(const uint8_t* page) {
     return {reinterpret_cast<decltype(Numbers::p)>(page)};
@@ -34,12 +34,10 @@ LANES const float* scales_of(const uint8_t* page, int head_dim, int d) {
     return reinterpret_cast<const float*>(page + head_dim * kBlockSize) + d / kGroup * kBlockSize;
 }
 
-// Asks for [begin, end) of numbers that are needed soon; p may be null.
-template <class Numbers>
-LANES void prefetch(Numbers numbers, int begin, int end) {
-    if (!numbers.p) return;
-    const int line = 64 / sizeof *numbers.p;
-    for (int i = begin; i < end; i += line) __builtin_prefetch(numbers.p + i, 0, 2);
+// Asks for the first n bytes of a page, which may be null.
+LANES void prefetch(const uint8_t* page, int n) {
+    if (!page) return;
+    for (int i = 0; i < n; i += 64) __builtin_prefetch(page + i, 0, 2);
 }
 
 LANES float load_one(HalfWeights from, int i) { return half_to_float(from.p[i]); }
@@ -59,33 +57,22 @@ constexpr bool kScaled = false;
 template <>
 constexpr bool kScaled<ByteWeights> = true;
 
-// Dimensions that are multiplied together: a group, if it has scales; else all of a converted page, or what lies between two
-// requests for memory. The order of a sum's terms is the same.
-template <class Numbers>
-LANES int slice_of(int dims, bool converted) {
-    if (kScaled<Numbers>) return kGroup;
-    return converted ? dims : 16;
-}
-
-// scores[query][0..32) += q . k for dimensions [begin, end) of one page of keys [dim][32]; with scales [32] of theirs if
-// they are integers, else null.
+// scores[query][start..] of one page of keys [dim][32], whose first position is `start` within the part: plus the products of
+// dimensions [begin, end), from zero if begin is; with scales [32] of theirs if they are integers, else null. Asks for `next`
+// meanwhile. Rows that do not see the page may be left out.
 template <class Keys>
-static void score_page(const AttentionItem& item, Keys keys, const float* scales, int begin, int end, float* scores) {
+static void score_page(const AttentionItem& item, int part, int start, Keys keys, const float* scales, int begin, int end,
+                       const uint8_t* next, float* scores) {
     const int queries = item.rows * item.group;
-    for (int at = 0; at < queries; at += kRowsAtOnce) {
-        const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
+    for (int at = 0, n; at < queries; at += n) {
+        n = rows_of_piece(queries - at, kRowsAtOnce);
+        if (start >= visible(item, (at + n - 1) / item.group, part).end) continue;
+        if (start + kBlockSize <= visible(item, at / item.group, part).begin) continue;
         const float* q[kRowsAtOnce];
         for (int i = 0; i < n; ++i)
             q[i] = item.q + (at + i) / item.group * item.q_stride + (at + i) % item.group * item.head_dim;
-        float* to = scores + at * kPartSize;
-        if (!scales) {
-            multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, to, kPartSize);
-            continue;
-        }
-        float sums[kRowsAtOnce * kBlockSize] = {};
-        multiply_add_rows(q, n, keys, kBlockSize, begin, end, kBlockSize, sums, kBlockSize);
-        for (int i = 0; i < n; ++i)
-            for (int j = 0; j < kBlockSize; ++j) to[i * kPartSize + j] += sums[i * kBlockSize + j] * scales[j];
+        multiply_add_rows<kRowsAtOnce>(q, n, keys, kBlockSize, begin, end, kBlockSize,
+                                       {scores + at * kPartSize + start, kPartSize, begin == 0, scales}, at ? nullptr : next);
     }
 }
 
@@ -96,32 +83,32 @@ static const uint8_t* page_of(const AttentionItem& item, const uint8_t* base, in
     return base + item.block_table[part * pages + page] * item.page_stride;
 }
 
-// scores[query][position in part] = q . k, for every page that any row sees. With few queries it is memory that takes time:
-// the values of this part are asked for meanwhile, and the keys of the next part while values are weighed, a few lines at a
-// time.
+// scores[query][position in part] = q . k, for every page that any row sees. Memory takes the time if there are few queries,
+// so while a page is read the next one is asked for, which may be the first of the values.
 template <class Numbers>
 static void score_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
     const int queries = item.rows * item.group, dim = item.head_dim;
+    const bool convert = queries >= kQueriesToConvert;
+    const int slice = kScaled<Numbers> ? kGroup : dim;
     const int first = visible(item, 0, part).begin;               // windows move right with the row, so row 0
     const int last = visible(item, item.rows - 1, part).end;      // sees the first position, the last row the last
-    for (int page = first / kBlockSize; page * kBlockSize < last; ++page) {
+    for (int start = first / kBlockSize * kBlockSize; start < last; start += kBlockSize) {
+        const int page = start / kBlockSize;
         const uint8_t* key_page = page_of(item, item.keys, part, page);
+        const uint8_t* next = start + kBlockSize < last ? page_of(item, item.keys, part, page + 1)
+                                                        : page_of(item, item.values, part, first / kBlockSize);
         const auto keys = numbers_of<Numbers>(key_page);
-        float* scores = scratch.scores + page * kBlockSize;
-        for (int i = 0; i < queries; ++i)
-            for (int j = 0; j < kBlockSize; ++j) scores[i * kPartSize + j] = 0.0f;
-        const bool convert = queries >= kQueriesToConvert;
-        if (convert) load_floats(keys, dim * kBlockSize, scratch.page);
-        const auto values = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.values, part, page));
-        const int slice = slice_of<Numbers>(dim, convert);
+        if (convert) {
+            load_floats(keys, dim * kBlockSize, scratch.page);
+            prefetch(next, dim * kBlockSize * sizeof *keys.p);
+        }
         for (int begin = 0; begin < dim; begin += slice) {
             const int end = dim - begin < slice ? dim : begin + slice;
             const float* scales = kScaled<Numbers> ? scales_of(key_page, dim, begin) : nullptr;
-            prefetch(values, begin * kBlockSize, end * kBlockSize);
             if (convert) {
-                score_page(item, FloatWeights{scratch.page}, scales, begin, end, scores);
+                score_page(item, part, start, FloatWeights{scratch.page}, scales, begin, end, nullptr, scratch.scores);
             } else {
-                score_page(item, keys, scales, begin, end, scores);
+                score_page(item, part, start, keys, scales, begin, end, next, scratch.scores);
             }
         }
     }
@@ -129,25 +116,26 @@ static void score_part(const AttentionItem& item, int part, const AttentionScrat
 
 // Turns one query's scores of a part into weights e^(s - max), zero where not visible. Sets max and sum.
 static void soften(const AttentionItem& item, Span span, float* scores, float* max, float* sum) {
-    const F8 lowest = splat(-__builtin_inff());
-    const int begin = span.begin / 16 * 16, end = (span.end + 15) / 16 * 16;
-    for (int i = begin; i < end; i += 8) {
-        F8 s = load8(scores + i) * splat(item.scale);
-        if (item.softcap > 0.0f) s = softcap8(s, item.softcap);
-        store8(scores + i, s);
+    const int begin = span.begin / 16 * 16, end = padded16(span.end);
+    float scale = item.scale;
+    if (item.softcap > 0.0f) {
+        for (int i = begin; i < end; i += 8)
+            store8(scores + i, softcap8(load8(scores + i) * splat(scale), item.softcap));
+        scale = 1.0f;
     }
     for (int i = begin; i < span.begin; ++i) scores[i] = -__builtin_inff();
     for (int i = span.end; i < end; ++i) scores[i] = -__builtin_inff();
-    F8 m0 = lowest, m1 = lowest;
+    F8 m0 = splat(-__builtin_inff()), m1 = m0;
     for (int i = begin; i < end; i += 16) {
         m0 = max8(load8(scores + i), m0);
         m1 = max8(load8(scores + i + 8), m1);
     }
-    const float largest = max16(m0, m1);
+    const float largest = max16(m0, m1) * scale;
+    const F8 factor = splat(scale), minus_largest = splat(-largest);
     F8 s0 = splat(0.0f), s1 = splat(0.0f);
     for (int i = begin; i < end; i += 16) {
-        const F8 a = exp8_of_negative(load8(scores + i) - splat(largest));
-        const F8 b = exp8_of_negative(load8(scores + i + 8) - splat(largest));
+        const F8 a = exp8_of_negative(fused(load8(scores + i), factor, minus_largest));
+        const F8 b = exp8_of_negative(fused(load8(scores + i + 8), factor, minus_largest));
         store8(scores + i, a);
         store8(scores + i + 8, b);
         s0 = s0 + a;
@@ -157,47 +145,66 @@ static void soften(const AttentionItem& item, Span span, float* scores, float* m
     *sum = sum16(s0, s1);
 }
 
-// page[position][padded dims] = values of positions [begin, end) of one page as f32.
+// Values of positions [begin, end) of a stretch as f32, [position][padded dims], and behind all of the stretch their scales
+// [group][stretch], if they are integers. `start` is the stretch's first position within the part.
 template <class Numbers>
-static void load_values(Numbers values, int dims, int begin, int end, float* page) {
-    const int stride = padded16(dims);
-    for (int p = begin; p < end; ++p) {
-        load_floats(Numbers{values.p + p * dims}, dims, page + p * stride);
-        for (int i = dims; i < stride; ++i) page[p * stride + i] = 0.0f;
+static void load_values(const AttentionItem& item, int part, int start, int begin, int end, float* to) {
+    const int dim = item.head_dim, dims = padded16(dim), stretch = value_stretch(dims);
+    for (int at = begin / kBlockSize * kBlockSize; at < end; at += kBlockSize) {
+        const uint8_t* page = page_of(item, item.values, part, (start + at) / kBlockSize);
+        const auto values = numbers_of<Numbers>(page);
+        const int page_begin = begin > at ? begin - at : 0, page_end = end - at < kBlockSize ? end - at : kBlockSize;
+        for (int p = page_begin; p < page_end; ++p) {
+            float* row = to + (at + p) * dims;
+            load_floats(Numbers{values.p + p * dim}, dim, row);
+            for (int i = dim; i < dims; ++i) row[i] = 0.0f;
+        }
+        if constexpr (kScaled<Numbers>)
+            for (int group = 0; group < kv_groups(dim); ++group)
+                __builtin_memcpy(to + stretch * dims + group * stretch + at, scales_of(page, dim, group * kGroup),
+                                 kBlockSize * sizeof(float));
     }
 }
 
-// Adds dimensions [d, d_end) of one page, whose first position is `start` within the part, to scratch.part. Rows of `values`
-// are as long as the padded dimensions. Integers come with their scales [32], which go into the weights.
+// to[0..n) = weights * scales, n a multiple of 16.
+LANES void scale_weights(const float* weights, const float* scales, int n, float* to) {
+    for (int j = 0; j < n; j += kWidth) store_wide(to + j, load_wide(weights + j) * load_wide(scales + j));
+}
+
+// Adds dimensions [d, d_end) of a stretch of positions, the first of which is `start` within the part, to scratch.part. Rows
+// of `values` are as long as the padded dimensions. Integers come with their scales [stretch], which go into the weights.
+// Asks for `next` meanwhile.
 template <class Values>
-static void weigh_page(const AttentionItem& item, int part, int start, Values values, const float* scales, int d, int d_end,
-                       const AttentionScratch& scratch) {
+static void weigh_stretch(const AttentionItem& item, int part, int start, int stretch, Values values, const float* scales,
+                          int d, int d_end, const uint8_t* next, const AttentionScratch& scratch) {
     const int queries = item.rows * item.group, dims = padded16(item.head_dim), width = item.state_width;
-    for (int at = 0; at < queries; at += kRowsAtOnce) {
-        const int n = queries - at < kRowsAtOnce ? queries - at : kRowsAtOnce;
+    for (int at = 0, n; at < queries; at += n) {
+        n = rows_of_piece(queries - at, kRowsAtOnce);
         const float* weights[kRowsAtOnce];
-        float scaled[kRowsAtOnce][kBlockSize];
+        float scaled[kRowsAtOnce][2 * kBlockSize];
         int begin[kRowsAtOnce], end[kRowsAtOnce];
-        int common_begin = 0, common_end = kBlockSize;
+        int common_begin = 0, common_end = stretch;
         for (int i = 0; i < n; ++i) {
             const Span span = visible(item, (at + i) / item.group, part);
             weights[i] = scratch.scores + (at + i) * kPartSize + start;
             if (scales) {
-                for (int j = 0; j < kBlockSize; ++j) scaled[i][j] = weights[i][j] * scales[j];
+                scale_weights(weights[i], scales, stretch, scaled[i]);
                 weights[i] = scaled[i];
             }
             begin[i] = span.begin > start ? span.begin - start : 0;
-            end[i] = span.end - start < kBlockSize ? span.end - start : kBlockSize;
+            end[i] = span.end - start < stretch ? span.end - start : stretch;
             common_begin = begin[i] > common_begin ? begin[i] : common_begin;
             common_end = end[i] < common_end ? end[i] : common_end;
         }
         float* acc = scratch.part + at * width + d;
+        const uint8_t* ahead = next && at == 0 ? next + d * kBlockSize * sizeof *values.p : nullptr;
         const auto add = [&](int first, int count, int from, int to) {
-            multiply_add_rows(weights + first, count, Values{values.p + d}, dims, from, to, d_end - d, acc + first * width,
-                              width);
+            multiply_add_rows<kRowsAtOnce>(weights + first, count, Values{values.p + d}, dims, from, to, d_end - d,
+                                           {acc + first * width, width, false, nullptr}, first ? nullptr : ahead);
         };
         if (common_begin >= common_end) {
-            for (int i = 0; i < n; ++i) add(i, 1, begin[i], end[i]);
+            for (int i = 0; i < n; ++i)
+                if (begin[i] < end[i]) add(i, 1, begin[i], end[i]);
             continue;
         }
         for (int i = 0; i < n; ++i)
@@ -221,25 +228,30 @@ static void weigh_part(const AttentionItem& item, int part, const AttentionScrat
         if (span.begin < span.end)
             soften(item, span, scratch.scores + i * kPartSize, state + dims, state + dims + 1);
     }
+    const bool convert = queries >= kQueriesToConvert || item.head_dim % 16 != 0;
+    const int stretch = convert ? value_stretch(dims) : kBlockSize, slice = kScaled<Numbers> ? kGroup : dims;
     const int first = visible(item, 0, part).begin, last = visible(item, item.rows - 1, part).end;
-    for (int page = first / kBlockSize; page * kBlockSize < last; ++page) {
-        const int start = page * kBlockSize;
-        const int page_begin = first > start ? first - start : 0;
-        const int page_end = last - start < kBlockSize ? last - start : kBlockSize;
+    for (int start = first / stretch * stretch; start < last; start += stretch) {
+        const int page = start / kBlockSize, next_page = (start + stretch) / kBlockSize;
         const uint8_t* value_page = page_of(item, item.values, part, page);
+        const uint8_t* next = start + stretch < last ? page_of(item, item.values, part, next_page)
+                                                     : page_of(item, item.keys, part + 1, 0);
         const auto values = numbers_of<Numbers>(value_page);
-        const bool convert = queries >= kQueriesToConvert || item.head_dim % 16 != 0;
-        if (convert) load_values(values, item.head_dim, page_begin, page_end, scratch.page);
-        const auto next = numbers_of<Numbers>(convert ? nullptr : page_of(item, item.keys, part + 1, page));
-        const int slice = slice_of<Numbers>(dims, convert);
+        const int numbers = item.head_dim * kBlockSize * sizeof *values.p;
+        if (convert) {
+            load_values<Numbers>(item, part, start, first > start ? first - start : 0,
+                                 last - start < stretch ? last - start : stretch, scratch.page);
+            prefetch(next, numbers);
+            if (stretch > kBlockSize) prefetch(page_of(item, item.values, part, next_page + 1), numbers);
+        }
         for (int d = 0; d < dims; d += slice) {
             const int end = dims - d < slice ? dims : d + slice;
-            const float* scales = kScaled<Numbers> ? scales_of(value_page, item.head_dim, d) : nullptr;
-            prefetch(next, d * kBlockSize, end * kBlockSize);
             if (convert) {
-                weigh_page(item, part, start, FloatWeights{scratch.page}, scales, d, end, scratch);
+                const float* scales = kScaled<Numbers> ? scratch.page + stretch * (dims + d / kGroup) : nullptr;
+                weigh_stretch(item, part, start, stretch, FloatWeights{scratch.page}, scales, d, end, nullptr, scratch);
             } else {
-                weigh_page(item, part, start, values, scales, d, end, scratch);
+                const float* scales = kScaled<Numbers> ? scales_of(value_page, item.head_dim, d) : nullptr;
+                weigh_stretch(item, part, start, stretch, values, scales, d, end, next, scratch);
             }
         }
     }

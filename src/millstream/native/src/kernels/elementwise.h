@@ -1,24 +1,24 @@
 // Elementwise kernels: exp and tanh, norms, gated activations, rotary embedding, activation quantisation.
 // Included only by the levels' .cpp files, inside the level's own namespace.
 
-// e^x = 2^n * mantissa. Cody-Waite reduction to |r| <= ln(2) / 2, then a degree-6 polynomial (Cephes expf, in
+// e^x = 2^n * (1 + tail). Cody-Waite reduction to |r| <= ln(2) / 2, then a degree-6 polynomial (Cephes expf, in
 // pairs of terms: a shorter chain of dependent operations); below 2 ulp.
 struct Exponential {
-    F8 mantissa;
+    F8 tail;
     I8x32 n;
 };
 
 LANES Exponential reduce_exp(F8 x) {
     const F8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-    const F8 shifted = x * splat(1.44269504088896341f) + magic;
+    const F8 shifted = fused(x, splat(1.44269504088896341f), magic);
     const F8 n = shifted - magic;
-    const F8 r = (x - n * splat(0.693359375f)) - n * splat(-2.12194440e-4f);
+    const F8 r = fused(n, splat(2.12194440e-4f), fused(n, splat(-0.693359375f), x));
     const F8 r2 = r * r;
-    const F8 p5 = r * splat(1.9875691500e-4f) + splat(1.3981999507e-3f);
-    const F8 p3 = r * splat(8.3334519073e-3f) + splat(4.1665795894e-2f);
-    const F8 p1 = r * splat(1.6666665459e-1f) + splat(5.0000001201e-1f);
-    const F8 p = (p5 * r2 + p3) * r2 + p1;
-    return {(p * r2 + r) + splat(1.0f), as_int(shifted) - as_int(magic)};
+    const F8 p5 = fused(r, splat(1.9875691500e-4f), splat(1.3981999507e-3f));
+    const F8 p3 = fused(r, splat(8.3334519073e-3f), splat(4.1665795894e-2f));
+    const F8 p1 = fused(r, splat(1.6666665459e-1f), splat(5.0000001201e-1f));
+    const F8 p = fused(fused(p5, r2, p3), r2, p1);
+    return {fused(p, r2, r), as_int(shifted) - as_int(magic)};
 }
 
 LANES F8 power_of_two(I8x32 n) { return as_float((n + splat_int(127)) << 23); }
@@ -28,14 +28,15 @@ LANES F8 power_of_two(I8x32 n) { return as_float((n + splat_int(127)) << 23); }
 LANES F8 exp8(F8 x) {
     const Exponential e = reduce_exp(min8(splat(89.0f), max8(splat(-87.0f), x)));
     const I8x32 half = e.n >> 1;  // n may be 128: scale in two steps
-    const F8 result = e.mantissa * power_of_two(half) * power_of_two(e.n - half);
+    const F8 result = (e.tail + splat(1.0f)) * power_of_two(half) * power_of_two(e.n - half);
     return select(x < splat(-87.0f), splat(0.0f), result);
 }
 
-// e^x for x <= 0 or NaN: the same bits with less work.
+// e^x for x <= 0, or little more, or NaN, with less work: at -88 n is -127, whose "power" is zero.
 LANES F8 exp8_of_negative(F8 x) {
-    const Exponential e = reduce_exp(max8(splat(-87.0f), x));
-    return select(x < splat(-87.0f), splat(0.0f), e.mantissa * power_of_two(e.n));
+    const Exponential e = reduce_exp(max8(splat(-88.0f), x));
+    const F8 power = power_of_two(e.n);
+    return fused(e.tail, power, power);
 }
 
 // tanh x: odd polynomial near zero (Cephes tanhf), else from e^2|x|.

@@ -29,6 +29,15 @@ constexpr int64_t kv_head_bytes(KvType type, int head_dim) {
     return type == KvType::F16 ? numbers * 2 : numbers + int64_t{kv_groups(head_dim)} * kBlockSize * int64_t{sizeof(float)};
 }
 
+// Positions whose converted values are weighed in one go: more than a page if they are few enough for the first cache.
+constexpr int value_stretch(int padded_dim) { return padded_dim <= 64 ? 2 * kBlockSize : kBlockSize; }
+
+// Floats of AttentionScratch::page.
+constexpr int64_t converted_floats(int head_dim) {
+    const int padded = (head_dim + 15) / 16 * 16;
+    return int64_t{value_stretch(padded)} * (padded + kv_groups(head_dim));
+}
+
 // How a matrix is stored; docs/engine.md, "The native core".
 enum class Format : uint8_t { U4, I8, I8G16, F32, F16, BF16 };
 
@@ -85,7 +94,7 @@ struct AttentionItem {
 
 // One thread's scratch for attention of at most `queries` query vectors.
 struct AttentionScratch {
-    float* page;    // [32 * padded head_dim]
+    float* page;    // [converted_floats(head_dim)]: a page's keys, or a stretch's values and their scales
     float* scores;  // [queries][256]
     float* state;   // [queries][state_width]
     float* part;    // [queries][state_width]
