@@ -291,12 +291,12 @@ async def test_whoever_has_no_key_learns_that_the_server_lives_and_no_more(calle
         assert (told["models"], told["steps"]) == (["tiny"], 4)
 
 
-async def test_whoever_has_no_key_is_not_told_why(keys: Keys) -> None:
+async def test_whoever_has_no_key_is_told_why_without_particulars(keys: Keys) -> None:
     """Reasons may name models and files."""
     engine = ScriptedEngine()
     engine.answer = ApiError("The engine ended: /srv/secret.gguf is gone.", status=503)
     caller = Caller(create_app(ScriptedProvider(), engine.stats, Settings(keys_path=keys.path)))
-    assert (await caller.ask("/ready")).json() == {"status": "restarting"}
+    assert (await caller.ask("/ready")).json() == {"status": "restarting", "reason": "The engine is being restarted."}
     assert "secret" in (await caller.ask("/ready", headers=keys.header("boss"))).text
 
 

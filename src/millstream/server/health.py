@@ -56,6 +56,18 @@ class Report(msgspec.Struct, frozen=True):
 
 _NO_MODEL = Report("no_model", "No model is loaded.")
 
+_FOR_ANYBODY: Mapping[Status, str] = {
+    "loading": "The model is being loaded.",
+    "draining": "The server is shutting down.",
+    "restarting": "The engine is being restarted.",
+    "silent": "The engine does not answer.",
+    "stuck": "The engine has work and makes no step.",
+    "lost": "The engine has failed and will not be restarted.",
+    "unloading": "The model is being unloaded.",
+    "no_model": "No model is loaded.",
+}
+"""Reasons for those who may not know the true ones, which tell of models, of files and of how much is going on."""
+
 
 class Health:
     """Asks the engines, and knows what their answers mean."""
@@ -95,7 +107,8 @@ class Health:
 
 
 class HealthRoutes:
-    """The two routes over one `Health`. ``models``: what is served. Who needs a key and has none is told the status."""
+    """The two routes over one `Health`. ``models``: what is served. Who needs a key and has none is told the
+    status and a reason without particulars."""
 
     def __init__(self, health: Health, models: Callable[[], list[ModelCard]]) -> None:
         self._health = health
@@ -117,7 +130,7 @@ class HealthRoutes:
 
     def _answer(self, request: Request, report: Report, *, ok: bool) -> Response:
         if is_stranger(request.scope):
-            return answer(Report(report.status), None, ok=ok)
+            return answer(_outline(report), None, ok=ok)
         key = key_of(request.scope)
         models = [card.id for card in visible_to(key, self._models())]
         return answer(report if key is None else _seen_by(key, report), models, ok=ok)
@@ -128,7 +141,11 @@ def _seen_by(key: Key, report: Report) -> Report:
     seen = {name: engine for name, engine in report.engines.items() if key.may_use(name)}
     if len(seen) == len(report.engines):
         return report
-    return Report(report.status, engines=seen)
+    return msgspec.structs.replace(_outline(report), engines=seen)
+
+
+def _outline(report: Report) -> Report:
+    return Report(report.status, _FOR_ANYBODY.get(report.status))
 
 
 def answer(report: Report, models: list[str] | None, *, ok: bool) -> Response:
