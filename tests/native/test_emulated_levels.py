@@ -56,6 +56,7 @@ def test_avx512_and_amx_have_the_bits_of_generic(folder: Path) -> None:
     assert done.stdout.endswith(", 0 differ\n")
 
 
+@pytest.mark.thorough
 def test_the_comparison_sees_a_wrong_product(folder: Path, tmp_path: Path) -> None:
     sources = tmp_path / "src"
     shutil.copytree(SOURCES, sources)
