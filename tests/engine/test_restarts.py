@@ -81,6 +81,17 @@ def test_what_is_no_sign_of_starvation() -> None:
     assert share_of_time(queued, None, 1.0) == 1.0
 
 
+def until_it_rests(pid: int) -> None:
+    """Wait until no thread of a process wants to run; fails if one always does."""
+    for _ in range(1000):
+        seen = vitals(pid)
+        assert seen is not None
+        if not seen.wants_to_run:
+            break
+        time.sleep(0.01)
+    assert not seen.wants_to_run
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_a_process_is_looked_at_in_proc() -> None:
     mine = vitals(os.getpid())
@@ -89,13 +100,7 @@ def test_a_process_is_looked_at_in_proc() -> None:
     assert 0 < mine.cpu_seconds <= time.process_time() + 0.1
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         os.kill(other.pid, signal.SIGSTOP)
-        for _ in range(1000):
-            seen = vitals(other.pid)
-            assert seen is not None
-            if not seen.wants_to_run:
-                break
-            time.sleep(0.01)
-        assert not seen.wants_to_run
+        until_it_rests(other.pid)
         other.kill()
     assert vitals(other.pid) is None
 
@@ -121,13 +126,7 @@ def test_a_thread_that_only_answers_is_no_sign_of_starvation() -> None:
     with subprocess.Popen([sys.executable, "-c", BESIDE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        for _ in range(1000):  # the main thread may be on its way to `input`
-            seen = vitals(other.pid)
-            assert seen is not None
-            if not seen.wants_to_run:
-                break
-            time.sleep(0.01)
-        assert not seen.wants_to_run
+        until_it_rests(other.pid)  # the main thread may be on its way to `input`
         other.kill()
 
 

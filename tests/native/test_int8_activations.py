@@ -9,8 +9,8 @@ from millstream.models.spec import ModelSpec
 from millstream.native import _core
 from native.levels import in_level
 from native.reference import logits as reference_logits
-from native.test_model import MODELS, prompt, table
-from native.tiny import Chunk, Tensor, build, layer, run_chunked, spec, step, tensors
+from native.test_model import MODELS, assert_same_bits_however_cut, prompt, table
+from native.tiny import Chunk, Tensor, build, layer, spec, step, tensors
 
 SOME = {name: MODELS[name] for name in ("llama", "simple", "gemma3")}
 NAMES = pytest.mark.parametrize("name", list(SOME))
@@ -35,15 +35,7 @@ def test_logits_are_near_the_reference(name: str) -> None:
 def test_same_bits_alone_chunked_batched_and_threaded(name: str) -> None:
     s, kinds = SOME[name]
     weights = tensors(s, kinds)
-    model, threaded = int8(s, weights), int8(s, weights, threads=2)
-    n = 75
-    tokens, other = prompt(s.vocab_size, n), prompt(s.vocab_size, 40, seed=2)
-    alone = step(model, s.vocab_size, [Chunk(tokens, 0, table(0, n))])[0]
-    for chunk in (1, 2, 7, 64):
-        np.testing.assert_array_equal(run_chunked(model, s.vocab_size, tokens, [9, 4, 30], chunk), alone)
-    step(threaded, s.vocab_size, [Chunk(other, 0, [20, 21]), Chunk(tokens[:31], 0, [3, 2, 1])])
-    mixed = [Chunk([7], 40, [20, 21]), Chunk(tokens[31:], 31, [3, 2, 1]), Chunk(other, 0, [40, 41])]
-    np.testing.assert_array_equal(step(threaded, s.vocab_size, mixed)[1], alone[31:])
+    assert_same_bits_however_cut(int8(s, weights), int8(s, weights, threads=2), s.vocab_size)
 
 
 @NAMES

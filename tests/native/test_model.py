@@ -7,6 +7,7 @@ import pytest
 from gguf import GGMLQuantizationType as T
 
 from millstream.models.spec import ModelSpec
+from millstream.native import _core
 from native.levels import in_level
 from native.reference import logits as reference_logits
 from native.tiny import Chunk, build, layer, rope, run_chunked, spec, step, tensors
@@ -50,6 +51,21 @@ def table(first: int, n: int) -> list[int]:
     return list(range(first, first + -(-n // 32)))
 
 
+def assert_same_bits_however_cut(model: _core.Model, threaded: _core.Model, vocab: int) -> None:
+    """A prompt alone, in chunks and in a batch, on one model with one thread and with several."""
+    n = 75
+    tokens, other = prompt(vocab, n), prompt(vocab, 40, seed=2)
+    alone = step(model, vocab, [Chunk(tokens, 0, table(0, n))])[0]
+    for chunk in (1, 2, 7, 16, 64):
+        np.testing.assert_array_equal(run_chunked(model, vocab, tokens, [9, 4, 30], chunk), alone)
+    np.testing.assert_array_equal(run_chunked(threaded, vocab, tokens, [5, 2, 8], 33), alone)
+    # In a batch: a decode step of another sequence, this prompt's second half, and a third prompt.
+    for m in (model, threaded):
+        step(m, vocab, [Chunk(other, 0, [20, 21]), Chunk(tokens[:31], 0, [3, 2, 1])])
+        mixed = [Chunk([7], 40, [20, 21]), Chunk(tokens[31:], 31, [3, 2, 1]), Chunk(other, 0, [40, 41])]
+        np.testing.assert_array_equal(step(m, vocab, mixed)[1], alone[31:])
+
+
 @MODEL
 def test_logits_are_near_the_reference(name: str) -> None:
     s, kinds = MODELS[name]
@@ -65,18 +81,7 @@ def test_logits_are_near_the_reference(name: str) -> None:
 def test_same_bits_alone_chunked_batched_and_threaded(name: str) -> None:
     s, kinds = MODELS[name]
     weights = tensors(s, kinds)
-    model, threaded = build(s, weights), build(s, weights, threads=2)
-    n = 75
-    tokens, other = prompt(s.vocab_size, n), prompt(s.vocab_size, 40, seed=2)
-    alone = step(model, s.vocab_size, [Chunk(tokens, 0, table(0, n))])[0]
-    for chunk in (1, 7, 16, 64):
-        np.testing.assert_array_equal(run_chunked(model, s.vocab_size, tokens, [9, 4, 30], chunk), alone)
-    np.testing.assert_array_equal(run_chunked(threaded, s.vocab_size, tokens, [5, 2, 8], 33), alone)
-    # In a batch: a decode step of another sequence, this prompt's second half, and a third prompt.
-    for m in (model, threaded):
-        step(m, s.vocab_size, [Chunk(other, 0, [20, 21]), Chunk(tokens[:31], 0, [3, 2, 1])])
-        mixed = [Chunk([7], 40, [20, 21]), Chunk(tokens[31:], 31, [3, 2, 1]), Chunk(other, 0, [40, 41])]
-        np.testing.assert_array_equal(step(m, s.vocab_size, mixed)[1], alone[31:])
+    assert_same_bits_however_cut(build(s, weights), build(s, weights, threads=2), s.vocab_size)
 
 
 @MODEL

@@ -29,7 +29,7 @@ from millstream.models.errors import ModelFileError
 from millstream.models.loader import ModelFile, load_model_file
 from millstream.models.shelf import name_of
 from millstream.pipeline.local import LocalProvider
-from millstream.scheduler.scheduler import DRAFT_ROWS
+from millstream.scheduler.scheduler import most_rows
 
 if TYPE_CHECKING:
     from millstream.journal.writer import Journal
@@ -245,7 +245,7 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
     with load_model_file(source.path) as model:
         config = msgspec.structs.replace(config, kv_bytes=_kv_bytes(model, options))
         require_room(
-            memory_need(model, max_rows=max(config.max_sequences, DRAFT_ROWS), kv_type=config.kv_type),
+            memory_need(model, max_rows=most_rows(config.max_sequences), kv_type=config.kv_type),
             context_length=options.context_length or model.spec.context_length,
             kv_bytes=config.kv_bytes,
             free_bytes=free_bytes,

@@ -43,7 +43,7 @@ from millstream.engine.messages import (
 from millstream.engine.protocol import EngineInfo, EngineStats
 from millstream.engine.vitals import leave_vitals
 from millstream.scheduler.places import SchedulerConfig
-from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler
+from millstream.scheduler.scheduler import Scheduler, most_rows
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     isa = active_isa()
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
-        max_rows = max(config.max_sequences, DRAFT_ROWS)
+        max_rows = most_rows(config.max_sequences)
         need = memory_need(model_file, max_rows=max_rows, kv_type=config.kv_type)
         memory = available_memory() if config.memory_bytes is None else config.memory_bytes
         blocks, context = plan_kv(

@@ -39,6 +39,11 @@ _MOST_FAILURES = 8
 """Sequences that are tried in one step although there are too few blocks."""
 
 
+def most_rows(max_sequences: int) -> int:
+    """Rows that a step samples at most: one of each sequence, or those of drafts."""
+    return max(max_sequences, DRAFT_ROWS)
+
+
 class Chunk(msgspec.Struct, frozen=True):
     """Work of one sequence in one step: its tokens from ``start`` on, ``count`` of them. ``sample``: the last one's
     logits are drawn from. ``hidden``: so many of the last rows' hidden states are wanted. ``draft``: the last tokens of

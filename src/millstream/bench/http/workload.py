@@ -12,6 +12,7 @@ A file holds one workload::
 
 from __future__ import annotations
 
+import errno
 import json
 import tomllib
 from difflib import get_close_matches
@@ -71,7 +72,9 @@ def load_workload(ref: str) -> Workload:
         data = tomllib.loads(_text(path, _MOST_BYTES))
     except FileNotFoundError:
         raise BenchError(f"no workload or file named {ref!r}; built in: {', '.join(BUILT_IN)}") from None
-    except (_Unreadable, tomllib.TOMLDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise BenchError(f"{ref}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BenchError(f"{ref}: {error}") from None
     _refuse_unknown(data, ref)
     try:
@@ -84,19 +87,12 @@ def load_workload(ref: str) -> Workload:
     return msgspec.structs.replace(workload, name=workload.name or path.stem, conversations=conversations)
 
 
-class _Unreadable(Exception):
-    """Says why a file that is there is of no use."""
-
-
 def _text(path: Path, limit: int) -> str:
+    """Raises `OSError`, whose ``strerror`` says why the file is of no use."""
     try:
         return read_small(path, limit).decode()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _Unreadable(error.strerror) from None
     except UnicodeDecodeError as error:
-        raise _Unreadable(f"not UTF-8 (byte {error.start})") from None
+        raise OSError(errno.EILSEQ, f"not UTF-8 (byte {error.start})") from None
 
 
 def _refuse_unknown(data: dict[str, Any], ref: str) -> None:
@@ -112,10 +108,10 @@ def _conversations(path: Path) -> list[Conversation]:
     """One conversation a line: ``{"messages": [...]}`` or the list alone."""
     try:
         lines = _text(path, _MOST_CONVERSATION_BYTES).splitlines()
-    except (_Unreadable, FileNotFoundError) as error:
-        why = getattr(error, "strerror", None) or error
+    except OSError as error:
         raise BenchError(
-            f"prompts: {path} is no file of conversations ({why}); kinds that are built in: {', '.join(PROMPT_KINDS)}"
+            f"prompts: {path} is no file of conversations ({error.strerror}); "
+            f"kinds that are built in: {', '.join(PROMPT_KINDS)}"
         ) from None
     found: list[Conversation] = []
     for number, line in enumerate(lines, 1):

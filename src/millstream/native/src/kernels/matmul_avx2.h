@@ -30,12 +30,6 @@ LANES __m256 accumulate(__m256 acc, __m256i dots, __m256 weight_scales, float sc
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), factor, acc);
 }
 
-template <Format kFormat>
-constexpr int kGroupBytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup;
-
-template <Format kFormat>
-constexpr int kParts = kFormat == Format::I8G16 ? 2 : 1;  // scales per group
-
 #include "matmul_avx2_few.h"
 #include "matmul_avx2_panel.h"
 

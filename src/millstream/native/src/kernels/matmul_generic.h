@@ -43,11 +43,11 @@ static void dot_i8(const int8_t* w, const int16_t* x, int begin, int end, int32_
 // One tile times one activation row.
 template <Format kFormat>
 static void matmul_tile(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out) {
-    constexpr int parts = kFormat == Format::I8G16 ? 2 : 1;  // scales per group
+    constexpr int parts = kParts<kFormat>;
     F8 acc[2] = {}, acc_min[2] = {};
     for (int g = 0; g < w.groups; ++g) {
         const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
-        const uint8_t* bytes = w.data + group * (kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup);
+        const uint8_t* bytes = w.data + group * kGroupBytes<kFormat>;
         const int64_t at = static_cast<int64_t>(row) * a.groups + g;
         const int16_t* x = a.words + at * kGroup;
         for (int part = 0; part < parts; ++part) {

@@ -26,12 +26,6 @@ LANES FW accumulate(FW acc, I16x32 dots, FW weight_scales, float scale) {
     return fused(__builtin_convertvector(dots, FW), weight_scales * splat_wide(scale), acc);
 }
 
-template <Format kFormat>
-constexpr int kGroupBytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup;
-
-template <Format kFormat>
-constexpr int kParts = kFormat == Format::I8G16 ? 2 : 1;  // scales per group
-
 template <Format kFormat, ActivationType kType>
 constexpr int kGroupLines = (kFormat == Format::U4 ? activation_bytes(kType) : 2 * kGroup) / 4;
 

@@ -41,6 +41,14 @@ constexpr int64_t converted_floats(int head_dim) {
 // How a matrix is stored; docs/engine.md, "The native core".
 enum class Format : uint8_t { U4, I8, I8G16, F32, F16, BF16 };
 
+// Bytes of a group of a tile, for integer formats.
+template <Format kFormat>
+constexpr int kGroupBytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup;
+
+// Scales of a group, for each output row.
+template <Format kFormat>
+constexpr int kParts = kFormat == Format::I8G16 ? 2 : 1;
+
 // A weight matrix [rows, cols] in tiles of 16 rows. For integer formats, with T tiles and G groups of 32 inputs:
 //   data    U4: [T][G][4 quads][16 rows][4] bytes, quad i in the low and quad i + 4 in the high nibbles
 //           I8, I8G16: [T][G][8 quads][16 rows][4] signed bytes
