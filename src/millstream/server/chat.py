@@ -19,6 +19,7 @@ from millstream.server.pages import page_query
 from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, Kind, Listing, StoredAnswer
+from millstream.server.stored import StoredRoutes
 from millstream.server.tenants import Terms, tenant_of
 from millstream.surfaces import openai_chat as surface
 from millstream.surfaces import openai_chat_stored as stored
@@ -38,16 +39,19 @@ class ChatRoutes:
         self._requests = requests
         self._settings = settings
         self._store = store
+        self._stored = StoredRoutes(
+            store, KIND, missing=stored.completion_not_found, deleted=stored.deleted_body, order="asc"
+        )
 
     def routes(self) -> list[Route]:
         """What to mount."""
         return [
             Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._requests, self._settings), methods=["POST"]),
             Route(PATH, self.listed, methods=["GET"]),
-            Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
+            Route(PATH + "/{id}", self._stored.retrieve, methods=["GET"]),
             Route(PATH + "/{id}", self.update, methods=["POST"]),
-            Route(PATH + "/{id}", self.delete, methods=["DELETE"]),
-            Route(PATH + "/{id}/messages", self.messages, methods=["GET"]),
+            Route(PATH + "/{id}", self._stored.delete, methods=["DELETE"]),
+            Route(PATH + "/{id}/messages", self._stored.input, methods=["GET"]),
         ]
 
     def _exchange(self, terms: Terms) -> ChatExchange:
@@ -66,12 +70,6 @@ class ChatRoutes:
         bodies = [msgspec.Raw(body) for _, body in page.answers]
         return json_response(list_body(bodies, [name for name, _ in page.answers], more=page.more))
 
-    async def retrieve(self, request: HttpRequest) -> Response:
-        """A stored completion."""
-        name = request.path_params["id"]
-        body = await self._store.load(tenant_of(request.scope), KIND, name)
-        return _found(name, body)
-
     async def update(self, request: HttpRequest) -> Response:
         """Give a stored completion other metadata."""
         settings = self._settings
@@ -79,23 +77,8 @@ class ChatRoutes:
         body = await read_body(
             request.scope, request.receive, limit=settings.max_body_bytes, seconds=settings.body_seconds
         )
-        return _found(name, await self._store.relabel(tenant_of(request.scope), KIND, name, stored.decode_update(body)))
-
-    async def delete(self, request: HttpRequest) -> Response:
-        """Forget a completion."""
-        name = request.path_params["id"]
-        if not await self._store.delete(tenant_of(request.scope), KIND, name):
-            raise stored.completion_not_found(name)
-        return json_response(stored.deleted_body(name))
-
-    async def messages(self, request: HttpRequest) -> Response:
-        """The messages that a stored completion answered, in their order unless ``order=desc``."""
-        name = request.path_params["id"]
-        query = page_query(request.query_params, order="asc")
-        page = await self._store.input_items(tenant_of(request.scope), KIND, name, query)
-        if page is None:
-            raise stored.completion_not_found(name)
-        return json_response(list_body(page.items, [item["id"] for item in page.items], more=page.more))
+        changed = await self._store.relabel(tenant_of(request.scope), KIND, name, stored.decode_update(body))
+        return json_response(self._stored.found(name, changed))
 
 
 class ChatExchange(PlainExchange):
@@ -161,9 +144,3 @@ class _Named:
         self, answer: Answer, options: WireOptions, *, response_id: str | None = None, created: int | None = None
     ) -> bytes:
         return self._inner.encode_answer(answer, options, response_id=self._id, created=self._created)
-
-
-def _found(name: str, body: bytes | None) -> Response:
-    if body is None:
-        raise stored.completion_not_found(name)
-    return json_response(body)

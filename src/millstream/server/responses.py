@@ -17,14 +17,13 @@ from millstream.server.admin.registry import Requests
 from millstream.server.answers import AnswerRoute
 from millstream.server.decoding import decoded
 from millstream.server.keeping import Kept, save
-from millstream.server.pages import page_query
-from millstream.server.replies import json_response
 from millstream.server.settings import Settings
 from millstream.server.store import AnswerStore, StoredAnswer
-from millstream.server.tenants import Terms, tenant_of
+from millstream.server.stored import StoredRoutes
+from millstream.server.tenants import Terms
 from millstream.server.truncation import stream_truncated
 from millstream.surfaces import responses as surface
-from millstream.surfaces.openai_common import list_body, to_json
+from millstream.surfaces.openai_common import to_json
 from millstream.surfaces.responses import ResponsesEncoder, ResponsesOptions
 from millstream.surfaces.wire import Call, Limits, Surface, WireOptions
 
@@ -39,6 +38,7 @@ class ResponsesRoutes:
         self._requests = requests
         self._settings = settings
         self._store = store
+        self._stored = StoredRoutes(store, "response", missing=_not_found, deleted=_deleted, order="desc")
 
     def routes(self) -> list[Route]:
         """What to mount."""
@@ -46,8 +46,8 @@ class ResponsesRoutes:
             Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._requests, self._settings), methods=["POST"]),
             *(Route(f"{PATH}/{name}", self.unknown, methods=["POST"]) for name in ("compact", "input_tokens")),
             Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
-            Route(PATH + "/{id}", self.delete, methods=["DELETE"]),
-            Route(PATH + "/{id}/input_items", self.input_items, methods=["GET"]),
+            Route(PATH + "/{id}", self._stored.delete, methods=["DELETE"]),
+            Route(PATH + "/{id}/input_items", self._stored.input, methods=["GET"]),
             Route(PATH + "/{id}/cancel", self.cancel, methods=["POST"]),
         ]
 
@@ -67,33 +67,11 @@ class ResponsesRoutes:
                 param="stream",
                 code="unsupported_parameter",
             )
-        name = request.path_params["id"]
-        body = await self._store.load(tenant_of(request.scope), "response", name)
-        if body is None:
-            raise _not_found(name)
-        return json_response(body)
-
-    async def delete(self, request: HttpRequest) -> Response:
-        """Forget a response."""
-        name = request.path_params["id"]
-        if not await self._store.delete(tenant_of(request.scope), "response", name):
-            raise _not_found(name)
-        return json_response(to_json({"id": name, "object": "response", "deleted": True}))
-
-    async def input_items(self, request: HttpRequest) -> Response:
-        """The response's own input, page by page, newest first unless ``order=asc``."""
-        name = request.path_params["id"]
-        query = page_query(request.query_params, order="desc")
-        page = await self._store.input_items(tenant_of(request.scope), "response", name, query)
-        if page is None:
-            raise _not_found(name)
-        return json_response(list_body(page.items, [item["id"] for item in page.items], more=page.more))
+        return await self._stored.retrieve(request)
 
     async def cancel(self, request: HttpRequest) -> Response:
         """Only background responses can be cancelled, and there are none."""
-        name = request.path_params["id"]
-        if await self._store.load(tenant_of(request.scope), "response", name) is None:
-            raise _not_found(name)
+        await self._stored.body(request)
         raise invalid("Only responses made with background: true can be cancelled.", param="id")
 
 
@@ -195,3 +173,7 @@ def _half_a_call(item: dict[str, Any]) -> bool:
 
 def _not_found(name: str) -> ApiError:
     return ApiError(f"Response with id {name[:128]!r} not found.", status=404)
+
+
+def _deleted(name: str) -> bytes:
+    return to_json({"id": name, "object": "response", "deleted": True})
