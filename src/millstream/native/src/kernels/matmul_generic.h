@@ -17,17 +17,22 @@ LANES int quad_order(int j) { return j == 1 ? 2 : j == 2 ? 1 : j; }
 // Rows of activations that share the widened weights of a group.
 constexpr int kSharedRows = 16;
 
-// The weights of one group of a tile as [16 rows][32 inputs], inputs in the order of ActivationsView::words.
+// The weights of one group of a tile as [16 rows][32 inputs], inputs in the order of ActivationsView::words: a dword of four
+// bytes gives the pair of its even bytes and that of its odd ones.
 template <Format kFormat>
 static void widen(const uint8_t* w, int16_t (*to)[kGroup]) {
-    constexpr bool nibbles = kFormat == Format::U4;
-    for (int quad = 0; quad < (nibbles ? 4 : 8); ++quad)
-        for (int lane = 0; lane < kTileRows; ++lane) {
-            const uint8_t* bytes = w + (quad * kTileRows + lane) * 4;
-            for (int j = 0; j < 4; ++j) {
-                const int at = quad * 4 + quad_order(j);
-                to[lane][at] = nibbles ? bytes[j] & 15 : static_cast<int8_t>(bytes[j]);
-                if constexpr (nibbles) to[lane][at + kGroup / 2] = bytes[j] >> 4;
+    for (int quad = 0; quad < (kFormat == Format::U4 ? 4 : 8); ++quad)
+        for (int lane = 0; lane < kTileRows; ++lane, w += 4) {
+            int16_t* words = to[lane] + quad * 4;
+            if constexpr (kFormat == Format::U4) {
+                uint32_t bytes;
+                __builtin_memcpy(&bytes, w, sizeof bytes);
+                for (int nibble = 0; nibble < 2; ++nibble) {
+                    const uint32_t pairs[2] = {bytes >> nibble * 4 & 0x000f000f, bytes >> (nibble * 4 + 8) & 0x000f000f};
+                    __builtin_memcpy(words + nibble * kGroup / 2, pairs, sizeof pairs);
+                }
+            } else {
+                for (int j = 0; j < 4; ++j) words[quad_order(j)] = static_cast<int8_t>(w[j]);
             }
         }
 }
