@@ -1,6 +1,6 @@
 // Compares a level's fused multiply-add with the C library's, bit for bit except that any NaN is a NaN. Compiled with the
 // level's flags.
-#if defined(__FMA__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 #include <cmath>

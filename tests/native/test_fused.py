@@ -30,8 +30,9 @@ def compare(folder: Path, flags: list[str], sources: Path = SOURCES) -> subproce
 
 
 @pytest.mark.slow
-def test_without_hardware_it_is_rounded_once(tmp_path: Path) -> None:
-    done = compare(tmp_path, ["-DMILLSTREAM_EMULATE"])
+@pytest.mark.parametrize("flags", [[], ["-DMILLSTREAM_EMULATE"]], ids=["quick unless doubtful", "always careful"])
+def test_without_hardware_it_is_rounded_once(flags: list[str], tmp_path: Path) -> None:
+    done = compare(tmp_path, flags)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(", 0 differ\n")
 
@@ -46,13 +47,17 @@ def test_the_hardware_has_the_same_bits(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() == "aarch64", reason="there is hardware instead")
-def test_the_comparison_sees_what_is_rounded_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("bits + (outwards", "bits + (0 & outwards"), ("-1, 0x10000000, -1", "-1, -1, -1"), ("lowest + normal", "lowest")],
+)
+def test_the_comparison_sees_what_is_rounded_twice(right: str, wrong: str, tmp_path: Path) -> None:
     sources = tmp_path / "src"
     shutil.copytree(SOURCES, sources)
-    lanes = sources / "kernels" / "lanes.h"
-    text = lanes.read_text()
-    assert "bits + (outwards" in text
-    lanes.write_text(text.replace("bits + (outwards", "bits + (0 & outwards"))
+    emulation = sources / "kernels" / "emulated_fma.h"
+    text = emulation.read_text()
+    assert right in text
+    emulation.write_text(text.replace(right, wrong))
     done = compare(tmp_path, [], sources)
     assert done.returncode == 1
     assert "differs: " in done.stdout

@@ -1,4 +1,8 @@
 // Kernels in portable C++: any processor.
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "half.h"
 #include "kernels.h"
 

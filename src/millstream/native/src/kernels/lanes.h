@@ -61,47 +61,10 @@ LANES FW fused(FW a, FW b, FW c) {
 }
 #endif
 #else
-typedef float F2 __attribute__((vector_size(8)));
-
-#if defined(__aarch64__)
-LANES F2 fused(F2 a, F2 b, F2 c) {
-    return F2{__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1])};
-}
-#else
-// Through double, where the product is exact. The sum's error is exact too (TwoSum, D. Knuth), and an inexact sum is rounded
-// to odd: of the two doubles around the true value the one whose last bit is set. As that is never in the middle between
-// two floats, the rounding to float sees on which side the true value lies (S. Boldo, G. Melquiond, "Emulation of FMA and
-// correctly rounded sums", 2008).
-LANES F2 fused(F2 a, F2 b, F2 c) {
-    typedef double D2 __attribute__((vector_size(16)));
-    typedef int64_t L2 __attribute__((vector_size(16)));
-    typedef uint64_t U2 __attribute__((vector_size(16)));
-    const D2 product = __builtin_convertvector(a, D2) * __builtin_convertvector(b, D2);
-    const D2 addend = __builtin_convertvector(c, D2);
-    const D2 sum = product + addend, back = sum - product;
-    const D2 error = (product - (sum - back)) + (addend - back);
-    const L2 inexact = (error < 0.0) | (error > 0.0);  // not if the sum is infinite or NaN: then the error is NaN
-    const U2 bits = reinterpret_cast<U2>(sum), signs = bits ^ reinterpret_cast<U2>(error);
-    const U2 even = (bits & 1) - 1, outwards = 1 - (signs >> 63 << 1);
-    return __builtin_convertvector(reinterpret_cast<D2>(bits + (outwards & even & reinterpret_cast<U2>(inexact))), F2);
-}
-#endif
-
-template <class Lanes>
-LANES Lanes fused_in_pairs(Lanes a, Lanes b, Lanes c) {
-    constexpr int pairs = sizeof(Lanes) / sizeof(F2);
-    F2 x[pairs], y[pairs], z[pairs];
-    __builtin_memcpy(x, &a, sizeof a);
-    __builtin_memcpy(y, &b, sizeof b);
-    __builtin_memcpy(z, &c, sizeof c);
-    for (int i = 0; i < pairs; ++i) z[i] = fused(x[i], y[i], z[i]);
-    __builtin_memcpy(&c, z, sizeof c);
-    return c;
-}
-
-LANES F8 fused(F8 a, F8 b, F8 c) { return fused_in_pairs(a, b, c); }
+#include "emulated_fma.h"
+LANES F8 fused(F8 a, F8 b, F8 c) { return fused_in_parts(a, b, c); }
 #if defined(MILLSTREAM_EMULATE)
-LANES FW fused(FW a, FW b, FW c) { return fused_in_pairs(a, b, c); }
+LANES FW fused(FW a, FW b, FW c) { return fused_in_parts(a, b, c); }
 #endif
 #endif
 

@@ -14,69 +14,80 @@ LANES F8 to_float8(const int32_t* p) {
 // Position of input j of a quad within its four words (see ActivationsView).
 LANES int quad_order(int j) { return j == 1 ? 2 : j == 2 ? 1 : j; }
 
-// dots[lane] = sum over quads [begin, end) of one group's weights times activations.
-static void dot_u4(const uint8_t* w, const int16_t* x, int32_t* dots) {
-    for (int lane = 0; lane < kTileRows; ++lane) dots[lane] = 0;
-    for (int quad = 0; quad < 4; ++quad) {
-        for (int lane = 0; lane < kTileRows; ++lane) {
-            const uint8_t* bytes = w + (quad * kTileRows + lane) * 4;
-            int32_t sum = 0;
-            for (int j = 0; j < 4; ++j) {
-                sum += (bytes[j] & 15) * x[quad * 4 + quad_order(j)];
-                sum += (bytes[j] >> 4) * x[(quad + 4) * 4 + quad_order(j)];
-            }
-            dots[lane] += sum;
-        }
-    }
-}
+// Rows of activations that share the widened weights of a group.
+constexpr int kSharedRows = 16;
 
-static void dot_i8(const int8_t* w, const int16_t* x, int begin, int end, int32_t* dots) {
-    for (int lane = 0; lane < kTileRows; ++lane) dots[lane] = 0;
-    for (int quad = begin; quad < end; ++quad) {
-        for (int lane = 0; lane < kTileRows; ++lane) {
-            const int8_t* bytes = w + (quad * kTileRows + lane) * 4;
-            for (int j = 0; j < 4; ++j) dots[lane] += bytes[j] * x[quad * 4 + quad_order(j)];
-        }
-    }
-}
-
-// One tile times one activation row.
+// The weights of one group of a tile as [16 rows][32 inputs], inputs in the order of ActivationsView::words: a dword of four
+// bytes gives the pair of its even bytes and that of its odd ones.
 template <Format kFormat>
-static void matmul_tile(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out) {
-    constexpr int parts = kParts<kFormat>;
-    F8 acc[2] = {}, acc_min[2] = {};
+static void widen(const uint8_t* w, int16_t (*to)[kGroup]) {
+    for (int quad = 0; quad < (kFormat == Format::U4 ? 4 : 8); ++quad)
+        for (int lane = 0; lane < kTileRows; ++lane, w += 4) {
+            int16_t* words = to[lane] + quad * 4;
+            if constexpr (kFormat == Format::U4) {
+                uint32_t bytes;
+                __builtin_memcpy(&bytes, w, sizeof bytes);
+                for (int nibble = 0; nibble < 2; ++nibble) {
+                    const uint32_t pairs[2] = {bytes >> nibble * 4 & 0x000f000f, bytes >> (nibble * 4 + 8) & 0x000f000f};
+                    __builtin_memcpy(words + nibble * kGroup / 2, pairs, sizeof pairs);
+                }
+            } else {
+                for (int j = 0; j < 4; ++j) words[quad_order(j)] = static_cast<int8_t>(w[j]);
+            }
+        }
+}
+
+// dots[lane] = sum over n inputs of widened weights times activations.
+template <int n>
+LANES void dot_rows(const int16_t (*w)[kGroup], const int16_t* x, int32_t* dots) {
+    for (int lane = 0; lane < kTileRows; ++lane) {
+        int32_t sum = 0;
+        for (int k = 0; k < n; ++k) sum += w[lane][k] * x[k];
+        dots[lane] = sum;
+    }
+}
+
+// One tile times `rows` rows of activations, at most kSharedRows.
+template <Format kFormat>
+static void matmul_tile(const MatrixView& w, int tile, const ActivationsView& a, int row, int rows, float* out,
+                        int64_t out_stride) {
+    constexpr int parts = kParts<kFormat>, inputs = kGroup / parts;
+    F8 acc[kSharedRows][2] = {}, acc_min[kSharedRows][2] = {};
     for (int g = 0; g < w.groups; ++g) {
         const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
-        const uint8_t* bytes = w.data + group * kGroupBytes<kFormat>;
-        const int64_t at = static_cast<int64_t>(row) * a.groups + g;
-        const int16_t* x = a.words + at * kGroup;
-        for (int part = 0; part < parts; ++part) {
-            int32_t dots[kTileRows];
-            if constexpr (kFormat == Format::U4) {
-                dot_u4(bytes, x, dots);
-            } else {
-                const auto* weights = reinterpret_cast<const int8_t*>(bytes);
-                dot_i8(weights, x, part * 8 / parts, (part + 1) * 8 / parts, dots);
+        alignas(64) int16_t weights[kTileRows][kGroup];
+        widen<kFormat>(w.data + group * kGroupBytes<kFormat>, weights);
+        F8 scales[parts * 2], mins[2] = {};
+        for (int i = 0; i < parts * 2; ++i)
+            scales[i] = load_scales8(w.scales, w.half_scales, group * parts * kTileRows + i * 8);
+        for (int half = 0; half < 2 && w.mins; ++half)
+            mins[half] = load_scales8(w.mins, w.half_scales, group * kTileRows + half * 8);
+        for (int r = 0; r < rows; ++r) {
+            const int64_t at = static_cast<int64_t>(row + r) * a.groups + g;
+            const int16_t* x = a.words + at * kGroup;
+            for (int part = 0; part < parts; ++part) {
+                int32_t dots[kTileRows];
+                dot_rows<inputs>(reinterpret_cast<const int16_t(*)[kGroup]>(&weights[0][part * inputs]), x + part * inputs, dots);
+                for (int half = 0; half < 2; ++half) {
+                    const F8 factors = scales[part * 2 + half] * splat(a.scales[at]);
+                    acc[r][half] = fused(to_float8(dots + half * 8), factors, acc[r][half]);
+                }
             }
-            const int64_t scale_base = (group * parts + part) * kTileRows;
-            for (int half = 0; half < 2; ++half) {
-                const F8 factors = load_scales8(w.scales, w.half_scales, scale_base + half * 8) * splat(a.scales[at]);
-                acc[half] = fused(to_float8(dots + half * 8), factors, acc[half]);
-            }
-        }
-        if (!w.mins) continue;
-        for (int half = 0; half < 2; ++half) {
-            const F8 mins = load_scales8(w.mins, w.half_scales, group * kTileRows + half * 8);
-            acc_min[half] = fused(mins, splat(a.sums[at]), acc_min[half]);
+            for (int half = 0; half < 2 && w.mins; ++half)
+                acc_min[r][half] = fused(mins[half], splat(a.sums[at]), acc_min[r][half]);
         }
     }
-    for (int half = 0; half < 2; ++half) store8(out + half * 8, w.mins ? acc[half] + acc_min[half] : acc[half]);
+    for (int r = 0; r < rows; ++r)
+        for (int half = 0; half < 2; ++half)
+            store8(out + r * out_stride + half * 8, w.mins ? acc[r][half] + acc_min[r][half] : acc[r][half]);
 }
 
 template <Format kFormat>
 static void matmul_integer(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                            int row_end, float* out, int64_t out_stride) {
     for (int tile = tile_begin; tile < tile_end; ++tile)
-        for (int row = row_begin; row < row_end; ++row)
-            matmul_tile<kFormat>(w, tile, a, row, out + row * out_stride + tile * kTileRows);
+        for (int row = row_begin; row < row_end; row += kSharedRows) {
+            const int rows = row_end - row < kSharedRows ? row_end - row : kSharedRows;
+            matmul_tile<kFormat>(w, tile, a, row, rows, out + row * out_stride + tile * kTileRows, out_stride);
+        }
 }

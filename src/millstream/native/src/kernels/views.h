@@ -1,9 +1,12 @@
 // Plain views that the kernels work on: pointers and sizes, no ownership, no functions.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace millstream {
+
+static_assert(std::endian::native == std::endian::little, "model files and the layouts below are little-endian");
 
 constexpr int kTileRows = 16;      // output rows per weight tile
 constexpr int kGroup = 32;         // inputs that share a scale
