@@ -26,8 +26,9 @@ _NEAR = 16
 """How many tokens an edit may put in or leave out for the copy to be looked for behind it."""
 
 _LEARNING = 1 / 16
-_FIRST_CHANCES = (0.5, 0.5, 0.6, 0.9)
-"""Before anything is learned: the chance of the token after 0, 1, 2 to 3, and 4 or more that agreed."""
+_FIRST_CHANCES = (0.2, 0.3, 0.4, 0.9)
+"""Before anything is learned: the chance of the token after 0, 1, 2 to 3, and 4 or more that agreed. Rather low: what
+repeats much shows it soon."""
 
 
 class Drafter:
