@@ -245,7 +245,9 @@ class Scheduler:
     def _draft_room(self, decoding: int) -> int:
         """Tokens that each of so many sequences may draft. While there are prompts to be computed there are none: a
         step should be short then, and its other tokens are certain to be of use."""
-        return max(0, min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1) if decoding else 0
+        if not decoding:
+            return 0
+        return max(0, min(DRAFT_ROWS // decoding - 1, self.config.step_tokens // decoding - 1, LONGEST_DRAFT))
 
     def _draft(self, sequence: Sequence, most: int, sequences: int) -> tuple[int, ...]:
         """What one of so many sequences drafts, if there are blocks for it."""
