@@ -353,8 +353,8 @@ def speculation() -> Trace:
 def speculation_beside_prompts() -> Trace:
     """While prompts are computed nothing is drafted."""
     trace = Trace(model=repeating(6))
-    trace.ask("a", range(6), 30)
-    trace.tick(14)
+    trace.ask("a", range(6), 40)
+    trace.tick(11)
     trace.ask("b", range(40, 80), 2)
     return trace
 

@@ -24,7 +24,9 @@ from typing import Any
 
 import msgspec
 
+from millstream.bench.drafts import Answer, Turns, measure_edit, measure_other
 from millstream.bench.errors import BenchError
+from millstream.bench.system import children, cpu_seconds
 from millstream.keys.file import KeyFile
 from millstream.keys.key import Key, digest_of, new_id, new_token
 from millstream.models.loader import load_model_file
@@ -34,24 +36,18 @@ _READY = re.compile(r"http://127\.0\.0\.1:(\d+)")
 _WORDS = ("river", "stone", "seven", "light", "under", "count", "green", "house", "paper", "north", "cloud", "table")
 _SHORT_WORDS = 100
 _CONTEXT = 32_768
-_CODE = "\n".join(
-    f"def area_{k}(width_{k}: float, height_{k}: float) -> float:\n    total_{k} = width_{k} * height_{k}\n"
-    f"    return round(total_{k}, {k})\n"
-    for k in range(8)
-)
 
 
 class ServiceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Times to the first token in seconds: of a short prompt on an idle server, and beside a prompt of ``long_words``
-    words of another key. ``edit`` and ``prose``: tokens per second with and without drafts, of an answer that repeats
-    its input and of one that does not. ``accepted``: part of the edit's tokens that were drafted."""
+    words of another key. ``edit`` and ``other``: with and without drafts, an answer that repeats its prompt and some
+    that do not."""
 
     idle: list[float]
     beside: list[float]
     long_words: int
-    edit: tuple[float, float]
-    prose: tuple[float, float]
-    accepted: float
+    edit: Turns
+    other: Turns
 
     @property
     def slowdown(self) -> float:
@@ -63,10 +59,8 @@ class ServiceReport(msgspec.Struct, frozen=True, kw_only=True):
         return [
             f"first token, idle: {idle:.0f} ms; beside {self.long_words} words of another key: {beside:.0f} ms "
             f"({self.slowdown:.1f} times)",
-            f"repeating text: {self.edit[0]:.1f} tokens/s with drafts, {self.edit[1]:.1f} without "
-            f"({self.edit[0] / self.edit[1]:.2f} times, {100 * self.accepted:.0f} % drafted)",
-            f"other text: {self.prose[0]:.1f} tokens/s with drafts, {self.prose[1]:.1f} without "
-            f"({self.prose[0] / self.prose[1]:.2f} times)",
+            self.edit.line("a file with an edit"),
+            self.other.line("other text"),
         ]
 
 
@@ -84,20 +78,19 @@ def run_service_benchmark(
         idle = [server.first_token(number) for number in range(samples)]
         on_stage("first token beside a long prompt")
         beside, long_words = server.beside_long_prompt(samples)
-        on_stage("an answer that repeats its input")
-        request = f"Repeat this file, but name the first function first_area:\n{_CODE}"
-        edit, accepted = server.drafts(request, temperature=0.0, samples=samples)
-        on_stage("an answer that does not")
-        prose, _ = server.drafts("Write a story about a storm at sea.", temperature=1.0, samples=samples)
-    return ServiceReport(idle=idle, beside=beside, long_words=long_words, edit=edit, prose=prose, accepted=accepted)
+        on_stage("an answer that repeats its prompt")
+        edit = measure_edit(server.answer, samples)
+        on_stage("answers that do not")
+        other = measure_other(server.answer, 2 * samples)
+    return ServiceReport(idle=idle, beside=beside, long_words=long_words, edit=edit, other=other)
 
 
 class _Server:
     """The HTTP side of a server on this machine."""
 
-    def __init__(self, port: int, interactive: str, other: str) -> None:
+    def __init__(self, port: int, pid: int, interactive: str, other: str) -> None:
         """``interactive`` and ``other``: two keys; long prompts come with the latter."""
-        self._port = port
+        self._port, self._pid = port, pid
         self._key, self._other = interactive, other
         (card,) = json.loads(b"".join(self._lines("GET", "/v1/models", None)))["data"]
         self._model, self._context = str(card["id"]), int(card["context_length"])
@@ -136,34 +129,30 @@ class _Server:
             raise BenchError("the long prompt was computed before anything could be measured beside it")
         return found, words
 
-    def drafts(self, prompt: str, *, temperature: float, samples: int) -> tuple[tuple[float, float], float]:
-        """Tokens per second with and without drafts (the best of the samples), and the part that was drafted."""
-        best = {True: 0.0, False: 0.0}
-        accepted = 0.0
-        for number in range(samples):
-            for speculation in (True, False):
-                rate, part = self._rate(prompt, temperature=temperature, seed=number, speculation=speculation)
-                best[speculation] = max(best[speculation], rate)
-                accepted = part if speculation else accepted
-        return (best[True], best[False]), accepted
-
-    def _rate(self, prompt: str, **fields: Any) -> tuple[float, float]:
-        messages = [{"role": "user", "content": prompt}]
-        body = {"model": self._model, "messages": messages, "max_tokens": 256, "stream": True, **fields}
-        first: float | None = None
+    def answer(self, prompt: str, **fields: Any) -> tuple[str, Answer]:
+        """The answer to one question."""
+        body = {"model": self._model, "messages": [{"role": "user", "content": prompt}], "stream": True, **fields}
+        begun: tuple[float, float] | None = None
         usage: dict[str, Any] = {}
+        text = ""
         for line in self._lines("POST", "/v1/chat/completions", {**body, "stream_options": {"include_usage": True}}):
             if not line.startswith(b"data: {"):
                 continue
             frame = json.loads(line[6:])
             usage = frame.get("usage") or usage
-            if first is None and any(choice["delta"].get("content") for choice in frame["choices"]):
-                first = time.perf_counter()
+            text += "".join(choice["delta"].get("content") or "" for choice in frame["choices"])
+            if begun is None and text:
+                begun = time.perf_counter(), self._processor_seconds()
         tokens = usage.get("completion_tokens", 0)
-        if first is None or tokens < 2:
+        if begun is None or tokens < 2:
             raise BenchError("the model gave no answer that could be measured")
         accepted = usage["completion_tokens_details"].get("accepted_prediction_tokens", 0)
-        return (tokens - 1) / (time.perf_counter() - first), accepted / tokens
+        seconds, processor = time.perf_counter() - begun[0], self._processor_seconds() - begun[1]
+        return text, Answer(tokens, accepted, seconds, processor)
+
+    def _processor_seconds(self) -> float:
+        """Of the server's process and its engines'."""
+        return sum(cpu_seconds(pid) for pid in (self._pid, *children(self._pid)))
 
     def _lines(self, method: str, path: str, body: dict[str, Any] | None, *, key: str | None = None) -> Iterator[bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=1800)
@@ -202,7 +191,7 @@ def _serving(path: Path) -> Iterator[_Server]:
                 watchdog.cancel()
                 if ready is None:
                     raise BenchError(f"the server did not start: {line}")
-                yield _Server(int(ready[1]), interactive, other)
+                yield _Server(int(ready[1]), process.pid, interactive, other)
             finally:
                 watchdog.cancel()
                 process.send_signal(signal.SIGINT)

@@ -1,27 +1,38 @@
 """Speculation by prompt lookup: what followed the last tokens when they stood in the text before may follow again.
 
-The source is the sequence itself, prompt and output, so there is no second model. After every token the draft is what
-follows the latest earlier place with the same last `NGRAM` tokens; as long as the text goes on as it did there, the
-place is kept (Saxena, "Prompt Lookup Decoding", 2023; here with a place that is followed and a length that is earned).
+The source is the sequence itself, prompt and output, so there is no second model (Saxena, "Prompt Lookup Decoding",
+2023). A place of the text is followed for as long as the answer goes on as it did there. Where they part, an edit has
+mostly changed, left out or put in a few tokens and goes on with the copy. So that is taken up again at once, as if one
+token was changed, then where the last token stands near; failing that, at the latest place of the last `NGRAM` tokens.
 
-How many tokens are worth a try depends on the text alone, so that a schedule repeats: a copy that has held for long is
-drafted further, and a sequence whose drafts fail is left alone for longer each time.
+How many tokens are tried is a matter of their cost and of the chance that they are right. Chances are learned from
+every token that a place foretold, drafted or not: what only seems to repeat is found out without being tried. Nothing
+depends on a clock, so that a schedule repeats.
 """
 
 from __future__ import annotations
 
 NGRAM = 3
-"""Tokens that must agree before anything is drafted."""
+"""Tokens that must agree before a place far from the last one is followed."""
 
 LONGEST_DRAFT = 15
 """With the token before it, a draft fills one tile of 16 rows."""
 
-_SHORTEST = 2
-_LONGEST_REST = 128
+ROW_COST = 0.3
+"""Time of one more row in a step, as a share of a step of one row; docs/performance.md has the measurements. With 0.2
+or 0.4 recorded answers took three per cent longer at most."""
+
+_NEAR = 16
+"""How many tokens an edit may put in or leave out for the copy to be looked for behind it."""
+
+_LEARNING = 1 / 16
+_FIRST_CHANCES = (0.2, 0.3, 0.4, 0.9)
+"""Before anything is learned: the chance of the token after 0, 1, 2 to 3, and 4 or more that agreed. Rather low: what
+repeats much shows it soon."""
 
 
 class Drafter:
-    """Follows one sequence. `draft` proposes, `judge` learns what was right of it, `extend` takes each new token."""
+    """Follows one sequence. `extend` takes each new token, `draft` proposes."""
 
     def __init__(self, tokens: list[int]) -> None:
         """``tokens`` is the sequence's own list: it grows before `extend` is called."""
@@ -30,46 +41,80 @@ class Drafter:
         self._indexed = NGRAM - 1
         self._place: int | None = None
         """Where in the text the next token stands, if the copy holds."""
-        self._length = _SHORTEST
-        self._failures = 0
-        self._rest = 0
+        self._agreed = 0
+        """How many of the last tokens are known to agree with those before the place."""
+        self._parted: int | None = None
+        """Where the copy was that the answer parted from last."""
+        self._since = 0
+        """Tokens that came since then without a place."""
+        self._chances = list(_FIRST_CHANCES)
         self._index()
         self._look_up()
 
     def extend(self) -> None:
         """The sequence has one more token."""
         place = self._place
-        if place is not None and self._tokens[place] == self._tokens[-1]:
-            self._place = place + 1
-        else:
-            self._place = None
-        if self._rest:
-            self._rest -= 1
+        if place is not None:
+            right = self._tokens[place] == self._tokens[-1]
+            kind = _kind(self._agreed)
+            self._chances[kind] += (right - self._chances[kind]) * _LEARNING
+            if right:
+                self._place = place + 1
+                self._agreed += 1
+            else:
+                self._part(place)
         self._index()
+        if self._place is None:
+            self._since += 1
+            self._take_up()
         if self._place is None:
             self._look_up()
 
-    def draft(self, most: int) -> list[int]:
-        """Tokens that may come next, ``most`` at most; often none."""
-        if self._place is None or self._rest:
-            return []
-        count = min(self._length, most)
-        return self._tokens[self._place : self._place + count]
+    def draft(self, most: int, sequences: int = 1) -> list[int]:
+        """Tokens that may come next, ``most`` at most; often none.
 
-    def judge(self, drafted: int, accepted: int) -> None:
-        """Of a draft so many tokens were right."""
-        if accepted == drafted:
-            self._length = min(2 * self._length, LONGEST_DRAFT)
-            self._failures = 0
-        else:
-            self._length = max(accepted + 1, _SHORTEST) if accepted else _SHORTEST
-            self._failures = 0 if 2 * accepted >= drafted else self._failures + 1
-            if not accepted or self._failures > 1:
-                self._rest = min(2 ** (self._failures + 1), _LONGEST_REST)
+        A token is worth its row if the chance that it is taken exceeds what the step brings per time, times the time of
+        a row: each of ``sequences`` has a row of its own, and as many for drafts as this one.
+        """
+        place = self._place
+        if place is None:
+            return []
+        most = min(most, LONGEST_DRAFT, len(self._tokens) - place)
+        count, chance, expected = 0, 1.0, 1.0
+        while count < most:
+            chance *= self._chances[_kind(self._agreed + count)]
+            time = 1 + ROW_COST * (sequences * (1 + count) - 1)
+            if chance < sequences * expected / time * ROW_COST:
+                break
+            expected += chance
+            count += 1
+        return self._tokens[place : place + count]
+
+    def _part(self, place: int) -> None:
+        """The answer does not go on as at ``place``; if that was followed by mistake, what was parted from before is
+        still what may be taken up again."""
+        self._place = None
+        if self._parted is None or self._agreed > NGRAM:
+            self._parted = place
+            self._since = 0
+
+    def _take_up(self) -> None:
+        """Follow the copy again near where the answer parted from it, if the last token stands there."""
+        tokens, parted, since = self._tokens, self._parted, self._since
+        if parted is None or since > _NEAR:
+            return
+        if since == 1:
+            self._place, self._agreed = parted + 1, 0
+            return
+        for place in range(parted + 1, min(parted + since + _NEAR, len(tokens) - 1) + 1):
+            if tokens[place - 1] == tokens[-1]:
+                self._place, self._agreed = place, 1
+                return
 
     def _look_up(self) -> None:
-        """Find the latest earlier place of the last tokens."""
+        """Follow the latest earlier place of the last tokens."""
         self._place = self._places.get(tuple(self._tokens[-NGRAM:]))
+        self._agreed = NGRAM
 
     def _index(self) -> None:
         """Note what follows each run of tokens, but for the last run, which nothing follows yet."""
@@ -77,3 +122,8 @@ class Drafter:
         for end in range(self._indexed, len(tokens) - 1):
             self._places[tuple(tokens[end - NGRAM + 1 : end + 1])] = end + 1
         self._indexed = max(self._indexed, len(tokens) - 1)
+
+
+def _kind(agreed: int) -> int:
+    """Which chance is that of the token after so many that agreed."""
+    return min(agreed.bit_length(), len(_FIRST_CHANCES) - 1)

@@ -22,6 +22,7 @@ from millstream.engine.protocol import (
     TokenRequest,
     WaitReason,
 )
+from millstream.scheduler.drafts import LONGEST_DRAFT
 from millstream.scheduler.outcome import Outcome, take
 from millstream.scheduler.pace import LEAST_CHUNK, Pace
 from millstream.scheduler.places import Places, SchedulerConfig
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DRAFT_ROWS = 16
-"""Rows of a step with drafts, over all sequences: more would cost more than they are likely to bring."""
+DRAFT_ROWS = 64
+"""Rows of a step with drafts, over all sequences: fewer than a step may hold of prompts, so that whoever comes during
+it does not wait longer than for those."""
 
 _MOST_FAILURES = 8
 """Sequences that are tried in one step although there are too few blocks."""
@@ -41,7 +43,7 @@ _MOST_FAILURES = 8
 
 def most_rows(max_sequences: int) -> int:
     """Rows that a step samples at most: one of each sequence, or those of drafts."""
-    return max(max_sequences, DRAFT_ROWS)
+    return max(max_sequences, min(DRAFT_ROWS, max_sequences * (1 + LONGEST_DRAFT)))
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -235,7 +237,7 @@ class Scheduler:
                 continue
             others = max(others - 1, 0)
             count = min(sequence.pending, max(most - others, 1))  # each of the others gets one at least
-            draft = self._draft(sequence, min(spare, most - others - count)) if spare else ()
+            draft = self._draft(sequence, min(spare, most - others - count), len(decoding)) if spare else ()
             chunks.append(_chunk(sequence, count, draft))
             most -= chunks[-1].count
         return chunks
@@ -243,12 +245,14 @@ class Scheduler:
     def _draft_room(self, decoding: int) -> int:
         """Tokens that each of so many sequences may draft. While there are prompts to be computed there are none: a
         step should be short then, and its other tokens are certain to be of use."""
-        return max(0, min(DRAFT_ROWS, self.config.step_tokens) // decoding - 1) if decoding else 0
+        if not decoding:
+            return 0
+        return max(0, min(DRAFT_ROWS // decoding - 1, self.config.step_tokens // decoding - 1, LONGEST_DRAFT))
 
-    def _draft(self, sequence: Sequence, most: int) -> tuple[int, ...]:
-        """What a sequence drafts, if there are blocks for it."""
+    def _draft(self, sequence: Sequence, most: int, sequences: int) -> tuple[int, ...]:
+        """What one of so many sequences drafts, if there are blocks for it."""
         most = min(most, sequence.request.max_tokens - sequence.output_length - 1)
-        draft = sequence.draft(most)
+        draft = sequence.draft(most, sequences)
         return tuple(draft) if draft and self._places.extend(sequence, len(draft)) else ()
 
     def _schedule_prompts(self, prefilling: list[Sequence], budget: float, room: int, now: float) -> list[Chunk]:
@@ -306,8 +310,6 @@ class Scheduler:
         self._places.shares.charge(sequence.tenant, output=outcome.appended)
         if outcome.finish is not None:
             self._places.leave(sequence)
-        elif drafted and sequence.drafter is not None:
-            sequence.drafter.judge(drafted, accepted)
         return TokenDelta(
             id=sequence.id,
             tokens=sequence.tokens[len(sequence.tokens) - outcome.appended :],

@@ -188,14 +188,14 @@ class Sequence:
             chain.append(chain_digest(parent, self.tokens[start : start + block_size]))
         return chain[:blocks]
 
-    def draft(self, most: int) -> list[int]:
-        """Tokens that may come next, ``most`` at most. None under a grammar: what it allows after a draft is not known
-        before the draft is."""
+    def draft(self, most: int, sequences: int = 1) -> list[int]:
+        """Tokens that may come next, ``most`` at most, if so many sequences draft in the step. None under a grammar:
+        what it allows after a draft is not known before the draft is."""
         if most < 1 or not self.request.speculation or self.constraint is not None or self.pool is not None:
             return []
         if self.drafter is None:
             self.drafter = Drafter(self.tokens)
-        return self.drafter.draft(most)
+        return self.drafter.draft(most, sequences)
 
     def forced(self) -> int | None:
         """The next token, if it is known without logits: its constraint allows no other and nothing forbids it.
