@@ -103,7 +103,8 @@ def test_one_bit_less(program: Path, missing: str, best: str) -> None:
         (
             "tile_data",
             "amx",
-            "the system does not keep AMX tiles (Linux does from 5.16); this build and machine have generic, avx2, avx512",
+            "the system does not keep AMX tiles (Linux does from 5.16); "
+            "this build and machine have generic, avx2, avx512",
         ),
         ("x87", "sse9", "this build and machine have generic, avx2, avx512, amx"),
     ],

@@ -228,7 +228,7 @@ LANES FW load_bfloat_wide(const uint16_t* p) {
 LANES FW load_bytes_wide(const int8_t* p) {
 #if defined(__AVX512F__)
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return reinterpret_cast<FW>(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+    return reinterpret_cast<FW>(_mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, bytes)));
 #elif defined(__AVX2__)
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return reinterpret_cast<FW>(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
