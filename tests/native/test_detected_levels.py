@@ -43,17 +43,22 @@ class Found(NamedTuple):
     asked: int
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The choice of the level with all levels built in."""
+def _compiled(folder: Path, *levels: str) -> Path:
+    """The program, as in a build with these levels."""
     assert COMPILER is not None
-    found = tmp_path_factory.mktemp("program") / "detected_levels"
-    built = [f"-DMILLSTREAM_HAVE_{level}" for level in ("AVX2", "AVX512", "AMX")]
+    found = folder / "detected_levels"
+    built = [f"-DMILLSTREAM_HAVE_{level}" for level in levels]
     sources = [PROGRAM, SOURCES / "kernels" / "dispatch.cpp"]
     subprocess.run(
         [COMPILER, "-std=c++20", *built, f"-I{SOURCES}", *map(str, sources), "-o", str(found)], check=True, timeout=300
     )
     return found
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The choice of the level with all levels built in."""
+    return _compiled(tmp_path_factory.mktemp("program"), "AVX2", "AVX512", "AMX")
 
 
 def _run(program: Path, *arguments: str) -> Found:
@@ -118,6 +123,15 @@ def test_refused_tiles(program: Path) -> None:
     assert _with(program, ALL, "refused", "amx").chosen == (
         "MILLSTREAM_ISA=amx: the system refuses this process the use of AMX tiles; "
         "this build and machine have generic, avx2, avx512"
+    )
+
+
+def test_a_level_that_the_build_lacks(tmp_path: Path) -> None:
+    """Nor is its permission asked for."""
+    program = _compiled(tmp_path, "AVX2")
+    assert _with(program, ALL) == Found(["generic", "avx2"], "avx2", 0)
+    assert _with(program, ALL, wanted="amx").chosen == (
+        "MILLSTREAM_ISA=amx: this build lacks it; this build and machine have generic, avx2"
     )
 
 

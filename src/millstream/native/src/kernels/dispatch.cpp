@@ -6,7 +6,7 @@
 
 #include "kernels.h"
 
-#ifdef MILLSTREAM_HAVE_AVX2
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 #ifdef MILLSTREAM_HAVE_AMX
@@ -41,7 +41,7 @@ constexpr const Kernels* kAmx = nullptr;
 
 Processor this_processor() {
     Processor found{};
-#ifdef MILLSTREAM_HAVE_AVX2
+#if defined(__x86_64__)
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) found.leaf1_ecx = ecx;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
@@ -66,13 +66,14 @@ bool tiles_permitted() {
 Levels find_levels(const Processor& processor, bool (*permitted)()) {
     Levels found;
     const auto add = [&](const char* name, const Kernels* level, Obstacle obstacle) {
-        if (level && !obstacle) found.items.push_back(level);
-        else found.refused.emplace_back(name, level ? obstacle : "this build lacks it");
+        if (!obstacle) found.items.push_back(level);
+        else found.refused.emplace_back(name, obstacle);
     };
+    constexpr Obstacle not_built = "this build lacks it";
     add("generic", &kGenericKernels, nullptr);
-    add("avx2", kAvx2, avx2_obstacle(processor));
-    add("avx512", kAvx512, avx512_obstacle(processor));
-    add("amx", kAmx, amx_obstacle(processor, permitted));
+    add("avx2", kAvx2, kAvx2 ? avx2_obstacle(processor) : not_built);
+    add("avx512", kAvx512, kAvx512 ? avx512_obstacle(processor) : not_built);
+    add("amx", kAmx, kAmx ? amx_obstacle(processor, permitted) : not_built);
     return found;
 }
 

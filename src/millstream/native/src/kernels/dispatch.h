@@ -19,7 +19,7 @@ struct Levels {
     const Kernels& choose(const std::string& wanted) const;
 };
 
-// What CPUID and XGETBV say here; all zero if the build has nothing but generic kernels.
+// What CPUID and XGETBV say here; all zero on other processors than x86.
 Processor this_processor();
 
 // Asks the system to let this process use AMX tiles. All threads and children by fork have the permission then.

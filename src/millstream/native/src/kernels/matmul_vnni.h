@@ -77,23 +77,22 @@ LANES void multiply_lines(const I16x32* lines, const FW* weight_scales, int firs
 template <int T, int R>
 LANES void add_minimums(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out, int64_t out_stride) {
     const float* sums = a.sums + static_cast<int64_t>(row) * a.groups;
-    FW acc[T][R];
-    for (int t = 0; t < T; ++t)
-        for (int r = 0; r < R; ++r) acc[t][r] = FW{};
+    FW acc[R * T];  // [row][tile]
+#pragma GCC unroll 16  // else GCC keeps them in memory
+    for (int k = 0; k < R * T; ++k) acc[k] = FW{};
     for (int g = 0; g < w.groups; ++g) {
         FW mins[T];
         for (int t = 0; t < T; ++t)
             mins[t] = load_scales(w.mins, w.half_scales, (static_cast<int64_t>(tile + t) * w.groups + g) * kTileRows);
-        for (int r = 0; r < R; ++r) {
-            const FW sum = splat_wide(sums[static_cast<int64_t>(r) * a.groups + g]);
-            for (int t = 0; t < T; ++t) acc[t][r] = fused(mins[t], sum, acc[t][r]);
-        }
+#pragma GCC unroll 16
+        for (int k = 0; k < R * T; ++k)
+            acc[k] = fused(mins[k % T], splat_wide(sums[int64_t{k / T} * a.groups + g]), acc[k]);
     }
-    for (int t = 0; t < T; ++t)
-        for (int r = 0; r < R; ++r) {
-            float* to = out + r * out_stride + t * kTileRows;
-            store_wide(to, load_wide(to) + acc[t][r]);
-        }
+#pragma GCC unroll 16
+    for (int k = 0; k < R * T; ++k) {
+        float* to = out + k / T * out_stride + k % T * kTileRows;
+        store_wide(to, load_wide(to) + acc[k]);
+    }
 }
 
 template <int R>
