@@ -18,6 +18,7 @@ LANES void must(bool condition) {
 }
 
 LANES void configure_tiles(const TileConfig& config) {
+    must(tile_config.palette == 0);  // released by whoever had them
     must(config.palette == 1 && config.start_row == 0);
     for (int t = 0; t < 16; ++t) {
         must(config.rows[t] <= 16 && config.row_bytes[t] <= 64);
