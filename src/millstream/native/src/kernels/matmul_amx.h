@@ -13,6 +13,7 @@
 constexpr int kBlockRows = 16;
 constexpr int kProducts = 4;     // of a stage, for each of its tiles; 8 rows are summed for every other one
 constexpr int kSweepGroups = 4;  // that all rows pass before the next
+static_assert(kProducts / 2 * kMaxRows == kBlockRows);
 
 // Tile registers: results of two tiles with a full block and with the last block, activations of either block, weights of
 // two tiles.
