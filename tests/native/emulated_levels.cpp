@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/half.h"
@@ -165,6 +166,9 @@ int main() {
                         for (const KvType type : {KvType::F16, KvType::I8})
                             check_attention(*level, type, rows, group, dim, 250 + rows, window, dim == 48 ? 2.0f : 0.0f);
     }
+    // A thread has tiles of its own, and may have to do with them first in any product.
+    for (const Format format : {Format::U4, Format::I8G16})
+        std::thread([&] { check_products(kAmxKernels, format, ActivationType::I12, true, false, 3, kGroup * 5, 21); }).join();
     std::printf("%d comparisons, %d differ\n", compared, failed);
     return failed ? 1 : 0;
 }

@@ -1,11 +1,12 @@
 // Chooses the ISA level at run time.
+#include "dispatch.h"
+
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
 
 #include "kernels.h"
 
-#ifdef MILLSTREAM_HAVE_AVX2
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 #ifdef MILLSTREAM_HAVE_AMX
@@ -19,79 +20,92 @@ extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels, kAmxKernels;
 
 namespace {
 
-// __builtin_cpu_supports also checks that the system saves the wide registers.
+// Null if the build lacks the level.
 #ifdef MILLSTREAM_HAVE_AVX2
-bool machine_has_avx2() {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
-    __builtin_cpu_init();
-    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-#endif
-
-#ifdef MILLSTREAM_HAVE_AVX512
-bool machine_has_avx512() {
-    return machine_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
-}
-#endif
-
-#ifdef MILLSTREAM_HAVE_AMX
-// The processor has the tile unit, the system saves its registers, and lets this process use them.
-bool machine_has_amx() {
-    constexpr unsigned amx_tile = 1u << 24, amx_int8 = 1u << 25, osxsave = 1u << 27;
-    constexpr unsigned tile_state = 3u << 17;                     // XTILECFG and XTILEDATA in XCR0
-    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    if (!machine_has_avx512() || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & osxsave)) return false;
-    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & amx_tile) || !(edx & amx_int8)) return false;
-    unsigned xcr0 = 0, high = 0;
-    asm volatile("xgetbv" : "=a"(xcr0), "=d"(high) : "c"(0));
-    return (xcr0 & tile_state) == tile_state && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-}
-#endif
-
-struct Levels {
-    const Kernels* items[4] = {&kGenericKernels};
-    int count = 1;
-
-    Levels() {
-#ifdef MILLSTREAM_HAVE_AVX2
-        if (machine_has_avx2()) items[count++] = &kAvx2Kernels;
+constexpr const Kernels* kAvx2 = &kAvx2Kernels;
+#else
+constexpr const Kernels* kAvx2 = nullptr;
 #endif
 #ifdef MILLSTREAM_HAVE_AVX512
-        if (machine_has_avx512()) items[count++] = &kAvx512Kernels;
+constexpr const Kernels* kAvx512 = &kAvx512Kernels;
+#else
+constexpr const Kernels* kAvx512 = nullptr;
 #endif
 #ifdef MILLSTREAM_HAVE_AMX
-        if (machine_has_amx()) items[count++] = &kAmxKernels;
+constexpr const Kernels* kAmx = &kAmxKernels;
+#else
+constexpr const Kernels* kAmx = nullptr;
 #endif
+
+}  // namespace
+
+Processor this_processor() {
+    Processor found{};
+#if defined(__x86_64__)
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) found.leaf1_ecx = ecx;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+        found.leaf7_ebx = ebx, found.leaf7_ecx = ecx, found.leaf7_edx = edx;
+    if (found.leaf1_ecx & bit_OSXSAVE) {
+        asm volatile("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
+        found.xcr0 = uint64_t{edx} << 32 | eax;
     }
-};
+#endif
+    return found;
+}
+
+bool tiles_permitted() {
+#ifdef MILLSTREAM_HAVE_AMX
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+
+Levels find_levels(const Processor& processor, bool (*permitted)()) {
+    Levels found;
+    const auto add = [&](const char* name, const Kernels* level, Obstacle obstacle) {
+        if (!obstacle) found.items.push_back(level);
+        else found.refused.emplace_back(name, obstacle);
+    };
+    constexpr Obstacle not_built = "this build lacks it";
+    add("generic", &kGenericKernels, nullptr);
+    add("avx2", kAvx2, kAvx2 ? avx2_obstacle(processor) : not_built);
+    add("avx512", kAvx512, kAvx512 ? avx512_obstacle(processor) : not_built);
+    add("amx", kAmx, kAmx ? amx_obstacle(processor, permitted) : not_built);
+    return found;
+}
+
+const Kernels& Levels::choose(const std::string& wanted) const {
+    if (wanted.empty()) return *items.back();
+    std::string names, why;
+    for (const Kernels* level : items) {
+        if (wanted == level->name) return *level;
+        names += (names.empty() ? "" : ", ") + std::string(level->name);
+    }
+    for (const auto& [name, obstacle] : refused)
+        if (wanted == name) why = obstacle + std::string("; ");
+    throw std::runtime_error("MILLSTREAM_ISA=" + wanted + ": " + why + "this build and machine have " + names);
+}
+
+namespace {
 
 const Levels& levels() {
-    static const Levels instance;
+    static const Levels instance = find_levels(this_processor(), tiles_permitted);
     return instance;
 }
 
 }  // namespace
 
 const Kernels* const* kernel_levels(int* count) {
-    *count = levels().count;
-    return levels().items;
+    *count = static_cast<int>(levels().items.size());
+    return levels().items.data();
 }
 
 const Kernels& active_kernels() {
     const char* wanted = std::getenv("MILLSTREAM_ISA");
-    int count = 0;
-    const Kernels* const* items = kernel_levels(&count);
-    if (!wanted || !*wanted) return *items[count - 1];
-    std::string names;
-    for (int i = 0; i < count; ++i) {
-        if (std::string(wanted) == items[i]->name) return *items[i];
-        names += (i ? ", " : "") + std::string(items[i]->name);
-    }
-    throw std::runtime_error("MILLSTREAM_ISA=" + std::string(wanted) + ": this build and machine have " + names);
+    return levels().choose(wanted ? wanted : "");
 }
 
 }  // namespace millstream

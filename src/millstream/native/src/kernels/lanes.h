@@ -187,11 +187,12 @@ LANES FW load_bfloat_wide(const uint16_t* p) {
     return reinterpret_cast<FW>(__builtin_convertvector(h, Words) << 16);
 }
 
-// kWidth signed bytes as f32. GCC 12 converts such short vectors lane by lane, hence the instructions.
+// kWidth signed bytes as f32. GCC 12 converts such short vectors lane by lane, hence the instructions; and it warns of their
+// plain forms, as above.
 LANES FW load_bytes_wide(const int8_t* p) {
 #if defined(__AVX512F__)
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return reinterpret_cast<FW>(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+    return reinterpret_cast<FW>(_mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, bytes)));
 #elif defined(__AVX2__)
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return reinterpret_cast<FW>(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));

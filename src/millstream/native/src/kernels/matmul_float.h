@@ -84,10 +84,8 @@ static void multiply_add_columns(const float* const* a, Weights b, int64_t step,
 }
 
 // How many rows go together (pieces below that have at most kMostRows, at least half as many), so that the sums of 16 or more
-// columns fill the registers: 32 with AVX-512, 16 with AVX2. No order depends on it. What is emulated has none to fill, and less code.
-#if defined(MILLSTREAM_EMULATE)
-constexpr int kRowsAtOnce = 6, kMostRows = 3, kMostSums = 6;
-#elif defined(__AVX512F__)
+// columns fill the registers: 32 with AVX-512, 16 with AVX2. No order depends on it.
+#if defined(__AVX512F__) || defined(MILLSTREAM_EMULATE)
 constexpr int kRowsAtOnce = 12, kMostRows = 6, kMostSums = 24;
 #elif defined(__FMA__) || defined(__aarch64__)
 constexpr int kRowsAtOnce = 6, kMostRows = 6, kMostSums = 12;

@@ -4,27 +4,10 @@
 // ones. A line of weights is what four bytes of a row of activations are multiplied by, for all 16 output rows: nibbles
 // become bytes, 8-bit weights 16-bit words. Included only by avx512.cpp and amx.cpp, inside the level's own namespace.
 
-typedef int16_t W32 __attribute__((vector_size(64)));
-typedef uint16_t U32 __attribute__((vector_size(64)));
+#include "matmul_vnni_few.h"
 
 constexpr int kPanelLines = 256;  // of a tile at a time, at most: 16 KiB
 constexpr int kMaxRows = 8;       // activation rows of a block
-
-LANES I16x32 broadcast_dword(const void* p) {
-    int32_t dword;
-    __builtin_memcpy(&dword, p, sizeof dword);
-    return dword - I16x32{};
-}
-
-LANES FW load_scales(const void* scales, bool half, int64_t i) {
-    return half ? load_half_wide(static_cast<const uint16_t*>(scales) + i)
-                : load_wide(static_cast<const float*>(scales) + i);
-}
-
-// acc + dots * (weight scales * activation scale)
-LANES FW accumulate(FW acc, I16x32 dots, FW weight_scales, float scale) {
-    return fused(__builtin_convertvector(dots, FW), weight_scales * splat_wide(scale), acc);
-}
 
 template <Format kFormat, ActivationType kType>
 constexpr int kGroupLines = (kFormat == Format::U4 ? activation_bytes(kType) : 2 * kGroup) / 4;
@@ -90,18 +73,26 @@ LANES void multiply_lines(const I16x32* lines, const FW* weight_scales, int firs
     for (int r = 0; r < R; ++r) store_wide(out + r * out_stride, acc[r]);
 }
 
-// out += sum over groups of minimum * sum of the group's activations, for R rows of one tile.
-template <int R>
+// out += sum over groups of minimum * sum of the group's activations, for R rows of T tiles.
+template <int T, int R>
 LANES void add_minimums(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out, int64_t out_stride) {
     const float* sums = a.sums + static_cast<int64_t>(row) * a.groups;
-    FW acc[R];
-    for (int r = 0; r < R; ++r) acc[r] = FW{};
+    FW acc[R * T];  // [row][tile]
+#pragma GCC unroll 16  // else GCC keeps them in memory
+    for (int k = 0; k < R * T; ++k) acc[k] = FW{};
     for (int g = 0; g < w.groups; ++g) {
-        const FW mins = load_scales(w.mins, w.half_scales, (static_cast<int64_t>(tile) * w.groups + g) * kTileRows);
-        for (int r = 0; r < R; ++r)
-            acc[r] = fused(mins, splat_wide(sums[static_cast<int64_t>(r) * a.groups + g]), acc[r]);
+        FW mins[T];
+        for (int t = 0; t < T; ++t)
+            mins[t] = load_scales(w.mins, w.half_scales, (static_cast<int64_t>(tile + t) * w.groups + g) * kTileRows);
+#pragma GCC unroll 16
+        for (int k = 0; k < R * T; ++k)
+            acc[k] = fused(mins[k % T], splat_wide(sums[int64_t{k / T} * a.groups + g]), acc[k]);
     }
-    for (int r = 0; r < R; ++r) store_wide(out + r * out_stride, load_wide(out + r * out_stride) + acc[r]);
+#pragma GCC unroll 16
+    for (int k = 0; k < R * T; ++k) {
+        float* to = out + k / T * out_stride + k % T * kTileRows;
+        store_wide(to, load_wide(to) + acc[k]);
+    }
 }
 
 template <int R>
@@ -120,30 +111,11 @@ LANES void over_row_blocks(int row, int row_end, const Body& body) {
 
 static void add_all_minimums(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                              int row_end, float* out, int64_t out_stride) {
-    for (int tile = tile_begin; tile < tile_end; ++tile)
+    for (int tile = tile_begin; tile < tile_end; tile += 2)
         over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-            add_minimums<rows.count>(w, tile, a, row, out + row * out_stride + tile * kTileRows, out_stride);
+            const auto add = tile_end - tile < 2 ? add_minimums<1, rows.count> : add_minimums<2, rows.count>;
+            add(w, tile, a, row, out + row * out_stride + tile * kTileRows, out_stride);
         });
-}
-
-// Rows of one tile from weights unpacked a group at a time: for few rows, when the memory takes longer than the products.
-template <Format kFormat, ActivationType kType>
-static void multiply_few(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
-                         int row_end, float* out, int64_t out_stride) {
-    for (int tile = tile_begin; tile < tile_end; ++tile) {
-        for (int g = 0; g < w.groups; ++g) {
-            const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
-            I16x32 lines[kGroupLines<kFormat, kType>];
-            FW scales[kParts<kFormat>];
-            unpack<kFormat, kType>(w.data + group * kGroupBytes<kFormat>, lines);
-            for (int i = 0; i < kParts<kFormat>; ++i)
-                scales[i] = load_scales(w.scales, w.half_scales, (group * kParts<kFormat> + i) * kTileRows);
-            over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-                multiply_lines<kFormat, kType, rows.count>(lines, scales, g, 1, a, row,
-                                                           out + row * out_stride + tile * kTileRows, out_stride);
-            });
-        }
-    }
 }
 
 // More rows: groups outside, tiles inside, so that the activations of a panel's groups stay in the caches.
@@ -158,8 +130,10 @@ static void multiply_many(const MatrixView& w, int tile_begin, int tile_end, con
         const int count = w.groups - first < most ? w.groups - first : most;
         for (int tile = tile_begin; tile < tile_end; ++tile) {
             const int64_t group = static_cast<int64_t>(tile) * w.groups + first;
-            for (int g = 0; g < count; ++g)
+            for (int g = 0; g < count; ++g) {
+                prefetch_group<kFormat>(w, group + g + w.groups);  // of the next tile
                 unpack<kFormat, kType>(w.data + (group + g) * kGroupBytes<kFormat>, lines + g * group_lines);
+            }
             for (int i = 0; i < count * kParts<kFormat>; ++i)
                 scales[i] = load_scales(w.scales, w.half_scales, (group * kParts<kFormat> + i) * kTileRows);
             over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
@@ -170,12 +144,12 @@ static void multiply_many(const MatrixView& w, int tile_begin, int tile_end, con
     }
 }
 
-// kType matters for nibbles; words hold integers of either type.
 template <Format kFormat, ActivationType kType>
 static void multiply_vnni(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                           int row_end, float* out, int64_t out_stride) {
-    constexpr ActivationType type = kFormat == Format::U4 ? kType : ActivationType::I12;
-    const auto multiply = row_end - row_begin <= 4 ? multiply_few<kFormat, type> : multiply_many<kFormat, type>;
-    multiply(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
+    constexpr ActivationType type = kNibbleType<kFormat, kType>;
+    if (row_end - row_begin <= kFewRows)
+        return multiply_few<kFormat, type>(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
+    multiply_many<kFormat, type>(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
     if (w.mins) add_all_minimums(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
 }

@@ -9,25 +9,43 @@ struct alignas(64) TileConfig {
 };
 
 #if defined(MILLSTREAM_EMULATE)
-static thread_local TileConfig tile_config;
+static thread_local TileConfig tile_config{.palette = 0};
 static thread_local uint8_t tile_bytes[8][16][64];
 
-LANES void configure_tiles(const TileConfig& config) { tile_config = config; }
-LANES void release_tiles() { tile_config = TileConfig{}; }
+// Ends the process where the processor would fault.
+LANES void must(bool condition) {
+    if (!condition) __builtin_trap();
+}
+
+LANES void configure_tiles(const TileConfig& config) {
+    must(tile_config.palette == 0);  // released by whoever had them
+    must(config.palette == 1 && config.start_row == 0);
+    for (int t = 0; t < 16; ++t) {
+        must(config.rows[t] <= 16 && config.row_bytes[t] <= 64);
+        must(t < 8 ? config.rows[t] > 0 && config.row_bytes[t] > 0 : config.rows[t] == 0 && config.row_bytes[t] == 0);
+    }
+    tile_config = config;
+    __builtin_memset(tile_bytes, 0, sizeof tile_bytes);
+}
+LANES void release_tiles() { tile_config = TileConfig{.palette = 0}; }
 
 template <int kTile>
 LANES void tile_zero() {
+    must(tile_config.palette == 1);
     __builtin_memset(tile_bytes[kTile], 0, sizeof tile_bytes[kTile]);
 }
 
 template <int kTile>
 LANES void tile_load(const void* from, int64_t stride) {
+    must(tile_config.palette == 1);
+    __builtin_memset(tile_bytes[kTile], 0, sizeof tile_bytes[kTile]);
     for (int r = 0; r < tile_config.rows[kTile]; ++r)
         __builtin_memcpy(tile_bytes[kTile][r], static_cast<const uint8_t*>(from) + r * stride, tile_config.row_bytes[kTile]);
 }
 
 template <int kTile>
 LANES void tile_store(void* to, int64_t stride) {
+    must(tile_config.palette == 1);
     for (int r = 0; r < tile_config.rows[kTile]; ++r)
         __builtin_memcpy(static_cast<uint8_t*>(to) + r * stride, tile_bytes[kTile][r], tile_config.row_bytes[kTile]);
 }
@@ -35,6 +53,10 @@ LANES void tile_store(void* to, int64_t stride) {
 // sums[m][n] += the signed bytes of row m of x times column n of w, which is quad k of every row k.
 template <bool kSignedWeights, int kSums, int kX, int kW>
 LANES void tile_products() {
+    static_assert(kSums != kX && kX != kW && kSums != kW);
+    must(tile_config.palette == 1 && tile_config.row_bytes[kX] % 4 == 0 && tile_config.row_bytes[kW] % 4 == 0);
+    must(tile_config.rows[kSums] == tile_config.rows[kX] && tile_config.row_bytes[kSums] == tile_config.row_bytes[kW] &&
+         tile_config.row_bytes[kX] == 4 * tile_config.rows[kW]);
     for (int m = 0; m < tile_config.rows[kX]; ++m)
         for (int n = 0; n < tile_config.row_bytes[kW] / 4; ++n) {
             int32_t sum;
