@@ -90,12 +90,22 @@ std::vector<Piece> pieces_of(const std::vector<Matrix*>& matrices) {
     return pieces;
 }
 
-// Has the system take back the pages of a mapped file; what another thread still reads of them is mapped again.
-void give_back(const uint8_t* data, size_t bytes) {
+// Advice to the system about whole pages.
+void advise(const uint8_t* data, size_t bytes, int advice) {
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-    madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(data) + bytes - begin, MADV_DONTNEED);
+    madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(data) + bytes - begin, advice);
 }
+
+// How far a file is read ahead: so many pieces are on their way from the disk while others are repacked.
+constexpr size_t kPiecesAhead = 16;
+
+void read_ahead(const std::vector<Piece>& pieces, size_t i) {
+    if (i < pieces.size()) advise(pieces[i].source(), pieces[i].source_bytes(), MADV_WILLNEED);
+}
+
+// What another thread still reads of the pages is mapped again.
+void give_back(const Piece& piece) { advise(piece.source(), piece.source_bytes(), MADV_DONTNEED); }
 
 }  // namespace
 
@@ -148,11 +158,13 @@ void Weights::load(const ModelConfig& config, std::span<const TensorSource> tens
     for (const TensorSource& tensor : tensors) set(config, tensor);
     check_complete(config);
     std::vector<Piece> pieces = pieces_of(place());
+    for (size_t i = 0; mapped && i < kPiecesAhead; ++i) read_ahead(pieces, i);
     auto region = [&](int) {
-        pool.for_each(static_cast<int>(pieces.size()), 1, [&](int i, int) {
-            Piece& piece = pieces[static_cast<size_t>(i)];
-            piece.exact = piece.matrix->repack(piece.begin, piece.end);
-            if (mapped) give_back(piece.source(), piece.source_bytes());
+        pool.for_each(static_cast<int>(pieces.size()), 1, [&](int begin, int) {
+            const auto i = static_cast<size_t>(begin);
+            if (mapped) read_ahead(pieces, i + kPiecesAhead);
+            pieces[i].exact = pieces[i].matrix->repack(pieces[i].begin, pieces[i].end);
+            if (mapped) give_back(pieces[i]);
         });
     };
     pool.run(region);
