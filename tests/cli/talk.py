@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from millstream.cli.compose import LocalSession
+from millstream.cli.opening import LocalSession
 from millstream.cli.options import EngineOptions
 from millstream.ir.deltas import Content, Delta, Finish, Usage
 from millstream.ir.errors import ApiError

@@ -44,14 +44,44 @@ def test_each_command_has_help(command: str) -> None:
     assert f"millstream {command}" in result.out
 
 
+SERVER = ("starlette.applications", "uvicorn", "prometheus_client", "millstream.server.app")
+ANSWERS = ("tokenizers", "jinja2", "millstream.pipeline.local")
+OTHERS = ("httpx", "textual", "sqlite3", "plotext", "opentelemetry", "llguidance", "pydantic", "importlib.metadata")
+
+
+def imported(code: str, names: tuple[str, ...]) -> str:
+    """Which of these modules a program has imported at its end."""
+    program = f"import sys\n{code}\nprint('imported:', *[name for name in {names!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.rpartition("imported:")[2].strip()
+
+
 def test_help_loads_neither_server_nor_engine() -> None:
-    code = (
-        "import sys\nfrom millstream.cli.app import app\n"
-        "try: app(['serve', '--help'])\nexcept SystemExit: pass\n"
-        "print(*[name for name in ('numpy', 'uvicorn', 'starlette', 'tokenizers', 'jinja2') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == ""
+    code = "from millstream.cli.app import app\ntry: app(['serve', '--help'])\nexcept SystemExit: pass"
+    assert imported(code, ("numpy", "asyncio", *SERVER, *ANSWERS, *OTHERS)) == ""
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    code = "from millstream.cli.app import app\ntry: app(['bench', 'engine', '--help'])\nexcept SystemExit: pass"
+    others = ("serve", "talk", "models", "doctor", "journal", "config", "completion")
+    names = (*(f"millstream.cli.commands.{name}" for name in others), "millstream.cli.keys", "millstream.cli.top")
+    assert imported(code, names) == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        # What begins an engine process comes first; the rest is imported while that loads.
+        ("millstream.cli.serve", ("numpy", "millstream.native", *SERVER, *ANSWERS, *OTHERS)),
+        ("millstream.cli.generate", ("numpy", "millstream.native", *SERVER, *ANSWERS, *OTHERS)),
+        # What begins to load the weights; arrays and grammars are imported meanwhile.
+        ("millstream.engine.worker", ("numpy", "asyncio", "typer", *SERVER, *ANSWERS, *OTHERS)),
+        ("millstream.engine.loading", ("numpy", "asyncio", "typer", *SERVER, *ANSWERS, *OTHERS)),
+        ("millstream.bench.run", ("numpy", "asyncio", "rich", *SERVER, *ANSWERS, *OTHERS)),
+    ],
+)
+def test_what_a_start_waits_for_imports_little(module: str, names: tuple[str, ...]) -> None:
+    assert imported(f"import {module}", names) == ""
 
 
 @pytest.mark.parametrize(

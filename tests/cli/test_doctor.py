@@ -227,7 +227,7 @@ def test_a_port_that_needs_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(host: str, port: int) -> socket.socket:
         raise OSError(errno.EACCES, f"Cannot listen on {host}:{port}: Permission denied")
 
-    monkeypatch.setattr("millstream.server.run.bind", refused)
+    monkeypatch.setattr("millstream.server.binding.bind", refused)
     (finding,) = check_port("127.0.0.1", 80)
     assert finding.mend == "ports below 1024 need privileges: serve with --port 8000"
 

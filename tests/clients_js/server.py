@@ -15,7 +15,8 @@ from threading import Thread
 
 from millstream.ir.errors import engine_failed
 from millstream.server.app import create_app
-from millstream.server.run import HttpServer, bind
+from millstream.server.binding import bind
+from millstream.server.run import HttpServer
 from millstream.server.settings import Settings
 from support.played import played
 from support.scripted_model import TinyTemplate, TinyTokenizer

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from millstream.engine.config import EngineConfig
 from millstream.engine.constraints import FileConstraints
 from millstream.engine.core import EngineCore
+from millstream.engine.loading import load_core
 from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest
-from millstream.engine.worker import load_core
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from millstream.engine import masks
 from millstream.engine.config import EngineConfig
 from millstream.engine.core import EngineCore
+from millstream.engine.loading import load_core
 from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenDelta, TokenRequest
-from millstream.engine.worker import load_core
 from support.tiny_models import END_OF_TEXT, IM_END, build_tiny_model, special_id
 
 STOPS = (special_id(END_OF_TEXT), special_id(IM_END))

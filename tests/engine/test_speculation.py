@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from millstream.engine.config import EngineConfig
 from millstream.engine.core import EngineCore
+from millstream.engine.loading import load_core
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
-from millstream.engine.worker import load_core
 from millstream.scheduler.sequence import Sequence
 from support.tiny_models import build_tiny_model, vocab_size
 

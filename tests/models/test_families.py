@@ -64,11 +64,11 @@ def test_gemma() -> None:
 def test_every_slot_is_filled_once(tmp_path: Path, architecture: str, tied: bool) -> None:
     with load_model_file(write_model(tmp_path / "m.gguf", architecture, tied=tied)) as model:
         assert model.spec.tied_output is tied
-        slots = [slot for slot, *_ in model.tensors()]
+        slots = [(layer, slot) for layer, slot, *_ in model.tensors()]
         assert len(set(slots)) == len(slots) == len(model.file.tensors)
-        assert all((slot.slot in GLOBAL_SLOTS) == (slot.layer == -1) for slot in slots)
-        for slot, ggml_type, rows, cols, data in model.tensors():
-            name = FAMILIES[architecture].weights[slot.slot].gguf.format(n=slot.layer)
+        assert all((slot in GLOBAL_SLOTS) == (layer == -1) for layer, slot in slots)
+        for layer, slot, ggml_type, rows, cols, data in model.tensors():
+            name = FAMILIES[architecture].weights[slot].gguf.format(n=layer)
             assert ggml_type == 0
             assert len(data) == rows * cols * 4
             assert model.file.tensors[name].nbytes == len(data)

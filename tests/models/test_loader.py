@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,14 +25,12 @@ class RecordingModel:
     def __init__(self, spec: ModelSpec, **sizes: int) -> None:
         self.spec, self.sizes = spec, sizes
         self.tensors: dict[tuple[int, str], tuple[int, int, int, bytes]] = {}
-        self.finished = False
 
-    def set_tensor(self, layer: int, slot: str, ggml_type: int, rows: int, cols: int, data: Any) -> None:
-        assert (layer, slot) not in self.tensors
-        self.tensors[layer, slot] = (ggml_type, rows, cols, bytes(data))
-
-    def finish(self) -> None:
-        self.finished = True
+    def load(self, tensors: Iterable[tuple[int, str, int, int, int, Any]], *, mapped: bool) -> None:
+        assert mapped
+        for layer, slot, ggml_type, rows, cols, data in tensors:
+            assert (layer, slot) not in self.tensors
+            self.tensors[layer, slot] = (ggml_type, rows, cols, bytes(data))
 
 
 @pytest.fixture
@@ -46,7 +45,6 @@ def core(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_tensor_reaches_the_core(tmp_path: Path) -> None:
     with load_model_file(write_model(tmp_path / "m.gguf", "gemma3")) as file:
         model: Any = build_native(file, kv_blocks=4, max_tokens=8, max_rows=2, threads=1)
-        assert model.finished
         sizes = {"kv_blocks": 4, "max_tokens": 8, "max_rows": 2, "threads": 1}
         assert model.sizes == {**sizes, "kv_type": "f16", "activations": "int12"}
         assert {(slot.layer, slot.slot) for slot, _, _ in expected_shapes(file.spec)} == set(model.tensors)
@@ -66,15 +64,11 @@ def _resident_bytes(path: Path) -> int:
     return total
 
 
-def test_pages_are_given_back_while_loading() -> None:
+def test_no_page_of_the_file_stays_resident() -> None:
     path = real_model(SMOLLM2)
     with load_model_file(path) as model:
-        largest = max(weight.tensor.nbytes for weight in model.weights)
-        for number, (*_, data) in enumerate(model.tensors()):
-            touched = bytes(data[:: 1 << 12])
-            assert len(touched) > 0
-            if number % 20 == 0:
-                # The system maps a little more around each page that is touched.
-                assert _resident_bytes(path) < largest + (16 << 20)
-        model.file.drop_pages()
+        touched = [bytes(data[:: 1 << 12]) for *_, data in model.tensors()]
+        assert sum(map(len, touched)) << 12 > path.stat().st_size // 2
+        assert _resident_bytes(path) > path.stat().st_size // 2
+        build_native(model, kv_blocks=4, max_tokens=8, max_rows=2, threads=2)
         assert _resident_bytes(path) == 0

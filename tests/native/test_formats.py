@@ -21,11 +21,37 @@ BLOCK_BYTES = {T.Q4_0: 18, T.Q4_1: 20, T.Q5_0: 22, T.Q5_1: 24, T.Q8_0: 34}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
-@pytest.mark.parametrize("rows", [1, 16, 37])
-def test_dequantize_equals_the_reference_exactly(kind: T, rows: int) -> None:
-    data = quantized_bytes(np.random.default_rng(rows), kind, rows, 512)
-    expected = quants.dequantize(data, kind).reshape(rows, 512)
-    np.testing.assert_array_equal(_core.dequantize(int(kind), rows, 512, data), expected)
+@pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 37])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 9])
+def test_dequantize_equals_the_reference_exactly(kind: T, rows: int, blocks: int) -> None:
+    """Tiles that are not full, and any number of blocks."""
+    cols = blocks * (256 if kind in K_KINDS else 32)
+    data = quantized_bytes(np.random.default_rng(rows), kind, rows, cols)
+    expected = quants.dequantize(data, kind).reshape(rows, cols)
+    np.testing.assert_array_equal(_core.dequantize(int(kind), rows, cols, data), expected)
+
+
+@pytest.mark.parametrize("kind", [T.F32, T.F16, T.BF16], ids=lambda k: k.name)
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (3, 7), (16, 33), (35, 129)])
+def test_dequantize_floats_of_any_size(kind: T, rows: int, cols: int) -> None:
+    values = np.random.default_rng(cols).standard_normal((rows, cols)).astype(np.float32)
+    data = quants.quantize(values, kind)
+    expected = quants.dequantize(data, kind).reshape(rows, cols)
+    np.testing.assert_array_equal(_core.dequantize(int(kind), rows, cols, data.view(np.uint8)), expected)
+
+
+@pytest.mark.parametrize("kind", [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0], ids=lambda k: k.name)
+def test_dequantize_every_scale(kind: T) -> None:
+    """Every finite f16 as a scale and as a minimum, subnormal ones too; -8 times a scale (Q4_0) may be no f16."""
+    halves = np.arange(65536, dtype=np.uint16)
+    halves = halves[np.isfinite(halves.view(np.float16))].reshape(-1, 62)
+    blocks = np.random.default_rng(1).integers(0, 256, (*halves.shape, BLOCK_BYTES[kind]), dtype=np.uint8)
+    blocks[..., :2] = halves[..., None].view(np.uint8)
+    if kind in (T.Q4_1, T.Q5_1):
+        blocks[..., 2:4] = halves[::-1, :, None].copy().view(np.uint8)
+    data = blocks.reshape(len(halves), -1)
+    expected = quants.dequantize(data, kind)
+    np.testing.assert_array_equal(_core.dequantize(int(kind), *expected.shape, data), expected)
 
 
 @pytest.mark.parametrize("kind", K_KINDS, ids=lambda k: k.name)

@@ -93,7 +93,7 @@ def test_every_missing_slot_is_named() -> None:
             build(SPEC, partial, kv_blocks=2)
 
 
-def test_set_tensor_refuses() -> None:
+def test_load_refuses() -> None:
     model = _core.Model(SPEC, kv_blocks=2, max_tokens=8, max_rows=2, threads=1)
     data = np.zeros(64, np.float32)
     for where, slot, kind, rows, cols, message in [
@@ -107,11 +107,11 @@ def test_set_tensor_refuses() -> None:
         (0, "attn_norm", 4, 1, 64, "slot attn_norm of layer 0: tensor type"),
     ]:
         with pytest.raises(ValueError, match=message):
-            model.set_tensor(where, slot, kind, rows, cols, data)
+            model.load([(where, slot, kind, rows, cols, data)])
     with pytest.raises(ValueError, match="missing"):
-        model.finish()
+        model.load([])
     _, out = outputs(1)
-    with pytest.raises(ValueError, match="finish"):
+    with pytest.raises(ValueError, match="before load"):
         model.step(ints(1), ints(0, 1), ints(0), ints(0).reshape(1, 1), ints(0), greedy(1), out)
 
 

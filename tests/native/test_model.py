@@ -133,3 +133,17 @@ def test_pages_of_other_sequences_never_matter() -> None:
     poisoned = step(model, s.vocab_size, [Chunk([poison] * 64, 0, [2, 3])])[0]
     assert np.isnan(poisoned).all()
     np.testing.assert_array_equal(run_chunked(model, s.vocab_size, tokens, [2, 3], 11), clean)
+
+
+def test_scales_that_need_more_than_16_bits() -> None:
+    """Q4_0 has its zero at 8 steps: with scales that are nearly the largest f16, the minimum is none."""
+    s = spec([layer(), layer()])
+    weights = tensors(s, [T.Q4_0])
+    for weight in weights:
+        if weight.slot in ("embedding", "output"):  # elsewhere, values would be too large for K and V
+            halves = weight.data.reshape(weight.rows, -1, 18)[..., :2].view(np.float16)
+            halves[...] = halves.astype(float) * (6e4 / float(np.abs(halves).max()))
+    tokens = prompt(s.vocab_size, 20)
+    found = step(build(s, weights, threads=2), s.vocab_size, [Chunk(tokens, 0, table(0, 20))])[0]
+    expected = reference_logits(s, weights, tokens)
+    assert np.abs(found - expected).max() < 2e-2 * expected.std()

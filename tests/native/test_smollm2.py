@@ -44,11 +44,12 @@ def load(threads: int) -> _core.Model:
     )  # fmt: skip
     model = _core.Model(s, kv_blocks=64, max_tokens=128, max_rows=64, threads=threads)
     with GGUFFile(FILE) as file:
+        tensors = []
         for name, t in file.tensors.items():
             parts = name.split(".")
             layer, slot = (int(parts[1]), LAYER_NAMES[parts[2]]) if parts[0] == "blk" else (-1, GLOBAL_NAMES[parts[0]])
-            model.set_tensor(layer, slot, t.ggml_type, t.rows, t.cols, np.frombuffer(file.data(t), np.uint8))
-    model.finish()
+            tensors.append((layer, slot, t.ggml_type, t.rows, t.cols, file.data(t)))
+        model.load(tensors, mapped=True)
     return model
 
 

@@ -124,9 +124,7 @@ def build(
         kv_type=kv_type,
         activations=activations,
     )
-    for t in weights:
-        model.set_tensor(t.layer, t.slot, int(t.kind), t.rows, t.cols, t.data)
-    model.finish()
+    model.load((t.layer, t.slot, int(t.kind), t.rows, t.cols, t.data) for t in weights)
     return model
 
 

@@ -8,8 +8,8 @@ import socket
 import httpx
 import pytest
 
+from millstream.server.binding import bind
 from millstream.server.loading import LoadingServer
-from millstream.server.run import bind
 
 
 async def get(sock: socket.socket, method: str, path: str, **how: object) -> httpx.Response:

@@ -25,7 +25,7 @@ from millstream.ir.errors import engine_failed, engine_lost
 from millstream.ir.provider import DeltaStream
 from millstream.ir.request import Request
 from millstream.server.app import create_app
-from millstream.server.run import bind
+from millstream.server.binding import bind
 from support.live import Live, serving
 from support.provider import ScriptedEngine, ScriptedProvider
 from support.wire import chunks, legal
@@ -208,7 +208,8 @@ import sys
 from support.provider import ScriptedEngine, ScriptedProvider
 from millstream.ir.deltas import Content
 from millstream.server.app import create_app
-from millstream.server.run import HttpServer, bind
+from millstream.server.binding import bind
+from millstream.server.run import HttpServer
 from millstream.server.settings import Settings
 import asyncio
 sock = bind("127.0.0.1", 0)

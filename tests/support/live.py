@@ -15,8 +15,9 @@ import httpx
 from millstream.engine.protocol import EngineInfo, EngineStats
 from millstream.server.admin.side import Operator
 from millstream.server.app import create_app
+from millstream.server.binding import bind
 from millstream.server.engines import EngineHealth, Engines
-from millstream.server.run import HttpServer, bind
+from millstream.server.run import HttpServer
 from millstream.server.settings import Settings
 from support.provider import ScriptedEngine, ScriptedProvider
 

@@ -45,8 +45,9 @@ def main() -> None:
     """Serve until SIGINT."""
     from millstream.bench.api_script import scripted_provider
     from millstream.server.app import create_app
+    from millstream.server.binding import bind
     from millstream.server.process import run, settle
-    from millstream.server.run import HttpServer, bind
+    from millstream.server.run import HttpServer
     from millstream.server.settings import Settings
 
     settings = Settings(drain_seconds=1.0)

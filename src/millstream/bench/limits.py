@@ -5,9 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _LEAST_BYTES = 1 << 20
 
@@ -28,6 +31,8 @@ def read_bandwidth(*, buffer_bytes: int, threads: int, seconds: float = 1.0) -> 
     instructions and without the GIL. The array should be as large as the weights, so that caches help as much as they
     help the engine. Where numpy is slower than the memory, the figure is a lower bound.
     """
+    import numpy as np
+
     values = np.ones(max(buffer_bytes, threads * _LEAST_BYTES) // 4, np.int32)
     parts = np.array_split(values, threads)
     passes: list[float] = []

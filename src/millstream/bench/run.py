@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream import __version__
 from millstream.bench.engine import CaseResults, Overhead, measure_overhead, run_plan, run_together
 from millstream.bench.errors import BenchError
 from millstream.bench.limits import Bandwidth, read_bandwidth
@@ -70,6 +69,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def adapter_line(self) -> dict[str, Any]:
         """The object that a harness for several engines reads: names, times and tokens per second of every sample."""
+        from millstream import __version__
+
         return {
             "engine": f"millstream {__version__}",
             "weights": self.weights,
@@ -146,8 +147,8 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
 def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, str]:
     """The engine with a KV cache that just holds the plan, and without the prefix cache."""
     from millstream.engine.config import EngineConfig
+    from millstream.engine.loading import load_core
     from millstream.engine.sizing import kv_bytes_per_token
-    from millstream.engine.worker import load_core
     from millstream.models.ggml import TENSOR_TYPES
     from millstream.models.loader import load_model_file
     from millstream.native import BLOCK_SIZE

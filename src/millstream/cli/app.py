@@ -1,29 +1,42 @@
-"""The commands, mounted. Each lives in a module of its own, in `commands` or beside this one, and imports what it needs
-when it runs, so that ``--help`` costs nothing."""
+"""The commands, by where they are. Each lives in a module of its own, in `commands` or beside this one, which is
+imported when the command is asked for and itself imports what it needs when it runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from millstream.cli.bench import bench
-from millstream.cli.commands.completion import completion
-from millstream.cli.commands.config import config_app
-from millstream.cli.commands.doctor import doctor
-from millstream.cli.commands.journal import journal_app, replay
-from millstream.cli.commands.models import list_, pull, rm, show
-from millstream.cli.commands.serve import serve
-from millstream.cli.commands.talk import chat, run
 from millstream.cli.configuration.group import ConfiguredGroup
-from millstream.cli.keys import app as keys_app
-from millstream.cli.lint import lint
-from millstream.cli.selftest import selftest
-from millstream.cli.top import top
+
+
+class Commands(ConfiguredGroup):
+    """Every command there is, in the order of ``--help``."""
+
+    places: ClassVar = {
+        "serve": "millstream.cli.commands.serve:serve",
+        "run": "millstream.cli.commands.talk:run",
+        "chat": "millstream.cli.commands.talk:chat",
+        "pull": "millstream.cli.commands.models:pull",
+        "list": "millstream.cli.commands.models:list_",
+        "show": "millstream.cli.commands.models:show",
+        "rm": "millstream.cli.commands.models:rm",
+        "top": "millstream.cli.top:top",
+        "lint": "millstream.cli.lint:lint",
+        "selftest": "millstream.cli.selftest:selftest",
+        "doctor": "millstream.cli.commands.doctor:doctor",
+        "completion": "millstream.cli.commands.completion:completion",
+        "replay": "millstream.cli.commands.journal:replay",
+        "bench": "millstream.cli.bench:bench",
+        "journal": "millstream.cli.commands.journal:journal_app",
+        "config": "millstream.cli.commands.config:config_app",
+        "keys": "millstream.cli.keys:app",
+    }
+
 
 app = typer.Typer(
     name="millstream",
-    cls=ConfiguredGroup,
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -48,22 +61,3 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-app.command()(serve)
-app.command()(run)
-app.command()(chat)
-app.command()(pull)
-app.command("list")(list_)
-app.command()(show)
-app.command()(rm)
-app.add_typer(bench, name="bench")
-app.command()(top)
-app.command()(lint)
-app.command()(selftest)
-app.command()(doctor)
-app.command()(completion)
-app.command()(replay)
-app.add_typer(journal_app)
-app.add_typer(config_app)
-app.add_typer(keys_app, name="keys")

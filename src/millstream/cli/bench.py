@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from millstream.cli.options import ActivationsOption, KvTypeOption
+from millstream.cli.options import ActivationsOption, KvTypeOption, is_number
+from millstream.cli.terminal import is_terminal, note
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from millstream.bench.http.run import Target
 
 _DEFAULT = "engine"
@@ -62,15 +62,11 @@ def engine(
     no_fetch: NoFetchOption = False,
 ) -> None:
     """Measure speed, start and memory of the engine, without HTTP."""
-    import msgspec
-    from rich.console import Console
-
     from millstream.bench.plan import read_plan
-    from millstream.bench.report import render
     from millstream.bench.run import Options, run_benchmark
     from millstream.cli.fetching import find_or_fetch
 
-    with _telling() as errors:
+    with _failing():
         cases = read_plan(plan) if plan is not None else None
         preferred = cases.models.get("gguf_q4_1") if cases is not None else None
         path = find_or_fetch(model or preferred, fetch=not no_fetch)
@@ -83,10 +79,12 @@ def engine(
             quick=quick,
             extras=cases is None,
         )
-        report = run_benchmark(path, options, on_stage=lambda stage: _tell(errors, stage))
-    if as_json:
-        print(msgspec.json.encode(report if cases is None else report.adapter_line()).decode(), flush=True)
-    else:
+        report = run_benchmark(path, options, on_stage=_tell)
+    if not _printed(report if cases is None else report.adapter_line(), as_json):
+        from rich.console import Console
+
+        from millstream.bench.report import render
+
         Console().print(render(report))
 
 
@@ -118,8 +116,8 @@ def api(
             raise typer.BadParameter("Name the model that the compared server serves.")
         target = Target(url=compare_url, pid=compare_pid, model=model)
     options = ApiOptions(streams=(1, 16, 100), tokens=32, sample_tokens=1, samples=1) if quick else ApiOptions()
-    with _telling() as errors:
-        report = run_api_benchmark(options, compare=target, on_stage=lambda stage: _tell(errors, stage))
+    with _failing():
+        report = run_api_benchmark(options, compare=target, on_stage=_tell)
     if not _printed(report, as_json):
         Console().print(render_api(report))
 
@@ -135,9 +133,9 @@ def service(
     from millstream.bench.service import run_service_benchmark
     from millstream.cli.fetching import find_or_fetch
 
-    with _telling() as errors:
+    with _failing():
         path = find_or_fetch(model, fetch=not no_fetch)
-        report = run_service_benchmark(path, samples=1 if quick else 5, on_stage=lambda stage: _tell(errors, stage))
+        report = run_service_benchmark(path, samples=1 if quick else 5, on_stage=_tell)
     if not _printed(report, as_json):
         for line in report.lines():
             print(line, flush=True)
@@ -163,10 +161,14 @@ def http(
         typer.Option(metavar="KEY", envvar="MILLSTREAM_API_KEY", help="One for all servers, or one per server."),
     ] = None,
     good_first_token: Annotated[
-        float | None, typer.Option(metavar="MS", min=0, help="Goodput: answers whose first token came in time.")
+        float | None,
+        typer.Option(metavar="MS", min=0, callback=is_number, help="Goodput: answers whose first token came in time."),
     ] = None,
     good_per_token: Annotated[
-        float | None, typer.Option(metavar="MS", min=0, help="Goodput: and whose other tokens took no longer each.")
+        float | None,
+        typer.Option(
+            metavar="MS", min=0, callback=is_number, help="Goodput: and whose other tokens took no longer each."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the prompts; another one gives others.")] = 1,
     plot: Annotated[bool, typer.Option("--plot", help="Also draw the distributions of times.")] = False,
@@ -193,10 +195,10 @@ def http(
         first_token=None if good_first_token is None else good_first_token / 1000,
         per_token=None if good_per_token is None else good_per_token / 1000,
     )
-    with _telling() as errors:
+    with _failing():
         plan = Plan(workload=load_workload(workload), rounds=rounds, limit=limit, seed=seed)
         targets = _targets(urls, model or [], key or [])
-        report = run_http_benchmark(targets, plan, on_stage=lambda stage: _tell(errors, stage))
+        report = run_http_benchmark(targets, plan, on_stage=_tell)
     if not _printed(report, as_json):
         console = Console()
         console.print(render_http(report, plot=plot, width=min(console.width, 110)))
@@ -221,16 +223,14 @@ def _targets(urls: list[str], models: list[str], keys: list[str]) -> list[Target
 
 
 @contextmanager
-def _telling() -> Iterator[Console]:
-    """Where progress goes; what stops a benchmark becomes the command's error."""
-    from rich.console import Console
-
+def _failing() -> Iterator[None]:
+    """What stops a benchmark becomes the command's error."""
     from millstream.bench.errors import BenchError
     from millstream.cli.errors import CliError
     from millstream.models.errors import ModelFileError
 
     try:
-        yield Console(stderr=True)
+        yield
     except (BenchError, ModelFileError, OSError) as error:
         raise CliError(str(error)) from None
 
@@ -244,7 +244,7 @@ def _printed(report: Any, as_json: bool) -> bool:
     return as_json
 
 
-def _tell(console: Console, stage: str) -> None:
+def _tell(stage: str) -> None:
     """A plain line: a spinner's thread would take time from what is measured."""
-    if console.is_terminal:
-        console.print(stage, style="dim")
+    if is_terminal(sys.stderr):
+        note(stage)

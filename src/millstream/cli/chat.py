@@ -12,10 +12,10 @@ import sys
 
 import msgspec
 
-from millstream.cli.compose import LocalSession, open_local
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
 from millstream.cli.generate import Answer, conversation, write_answer
+from millstream.cli.opening import LocalSession, open_local
 from millstream.cli.sampling import sampling_of
 from millstream.cli.talking import Talk
 from millstream.cli.terminal import is_terminal, note, prompt, report

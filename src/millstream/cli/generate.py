@@ -10,9 +10,9 @@ from typing import IO
 
 import msgspec
 
-from millstream.cli.compose import open_local
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
+from millstream.cli.opening import open_local
 from millstream.cli.talking import Talk
 from millstream.cli.terminal import is_terminal, note, printable, styled
 from millstream.ir.deltas import Content, Error, Finish, FinishReason, Reasoning, Usage

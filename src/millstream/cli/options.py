@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -98,6 +99,13 @@ def parse_size(text: str) -> int:
     if size <= 0:
         raise typer.BadParameter(f"{text!r} is not a size; write 512M or 2G")
     return size
+
+
+def is_number(value: float | None) -> float | None:
+    """A callback for options with a range: ``nan`` is in none, but compares as if it were in all."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number")
+    return value
 
 
 def _bytes(text: str) -> int:

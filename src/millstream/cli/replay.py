@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from millstream.cli.compose import open_local
 from millstream.cli.errors import CliError
 from millstream.cli.http import Client
+from millstream.cli.opening import open_local
 from millstream.cli.options import EngineOptions
 from millstream.cli.terminal import note
 from millstream.engine.config import Activations, KvType

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.cli.compose import Hosted, LocalOpener, open_hosted, open_server
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import find_or_fetch
-from millstream.cli.operating import operator_of
+from millstream.cli.opening import Hosted, LocalOpener, open_hosted
 from millstream.cli.options import EngineOptions, Formats, JournalOptions, ServerOptions, TelemetryOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import EngineInfo, Pooling
 from millstream.hosting.opening import ModelSource
-from millstream.journal.writer import Journal
 from millstream.keys.file import KeyFile, KeyFileError, default_keys_path
 from millstream.keys.ring import Keyring
 from millstream.models.shelf import name_of
-from millstream.server.loading import LoadingServer
+from millstream.server.binding import bind
 from millstream.server.origins import is_loopback
 from millstream.server.process import run, settle
-from millstream.server.run import bind
 from millstream.server.telemetry.logs import LogRing, set_up_logging
+
+if TYPE_CHECKING:
+    from millstream.journal.writer import Journal
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +118,19 @@ async def _serve(sources: list[ModelSource], sock: socket.socket, options: Serve
         journal = _open_journal(options.journal) if options.journal is not None else None
         if journal is not None:
             stack.callback(journal.close)
-        async with LoadingServer(sock):
-            hosted = await stack.enter_async_context(open_hosted(sources, opener))
+        opening = asyncio.create_task(stack.enter_async_context(open_hosted(sources, opener)))
+        try:
+            await asyncio.to_thread(_import_server)
+            from millstream.cli.compose import open_server
+            from millstream.cli.operating import operator_of
+            from millstream.server.loading import LoadingServer
+
+            async with LoadingServer(sock):
+                hosted = await opening
+        except BaseException:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            raise
         server = open_server(
             hosted,
             sock,
@@ -136,7 +149,16 @@ async def _serve(sources: list[ModelSource], sock: socket.socket, options: Serve
             raise CliError(lost.result())
 
 
+def _import_server() -> None:
+    """Of what is imported, most is the web framework and the API; it is, in a thread, while the engine loads."""
+    import millstream.cli.compose
+    import millstream.cli.operating
+    import millstream.server.loading  # noqa: F401
+
+
 def _open_journal(options: JournalOptions) -> Journal:
+    from millstream.journal.writer import Journal
+
     try:
         return Journal(options.folder, limit=options.limit)
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli.errors import CliError
+from millstream.cli.options import is_number
 from millstream.cli.terminal import is_terminal, note
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def top(
         typer.Option(metavar="KEY", envvar=KEY_VARIABLE, help="A key with admin rights, if the server has keys."),
     ] = None,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.2, max=60, help="How often the numbers are new.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.2, max=60, callback=is_number, help="How often the numbers are new."),
     ] = 1.0,
 ) -> None:
     """Watch and steer a running server: requests, models, logs, a chat and a benchmark.

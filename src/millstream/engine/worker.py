@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.engine.config import EngineConfig
-from millstream.engine.core import EngineCore
 from millstream.engine.messages import (
     Abort,
     Accepted,
@@ -40,10 +40,11 @@ from millstream.engine.messages import (
     command_decoder,
     frame,
 )
-from millstream.engine.protocol import EngineInfo, EngineStats
+from millstream.engine.protocol import EngineStats
 from millstream.engine.vitals import leave_vitals
-from millstream.scheduler.places import SchedulerConfig
-from millstream.scheduler.scheduler import Scheduler, most_rows
+
+if TYPE_CHECKING:
+    from millstream.engine.core import EngineCore
 
 log = logging.getLogger(__name__)
 
@@ -54,80 +55,6 @@ IDLE_SECONDS = 1.0
 then; not earlier, as many start an engine to ask it something at once."""
 _TELL_SECONDS = 0.5
 """How often counts are told while steps are made: they are lost with the process otherwise."""
-
-
-def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
-    """Load the model and build everything around it.
-
-    Raises:
-        ModelFileError, ValueError, RuntimeError, MemoryError: with a message for the person who starts the engine.
-    """
-    from millstream.engine.constraints import FileConstraints
-    from millstream.engine.memory import memory_need
-    from millstream.engine.runner import NativeRunner
-    from millstream.engine.sizing import available_memory, plan_kv, token_cost
-    from millstream.models.loader import build_native, load_model_file
-    from millstream.native import BLOCK_SIZE, active_isa
-
-    isa = active_isa()
-    with load_model_file(config.model_path) as model_file:
-        spec = model_file.spec
-        max_rows = most_rows(config.max_sequences)
-        need = memory_need(model_file, max_rows=max_rows, kv_type=config.kv_type)
-        memory = available_memory() if config.memory_bytes is None else config.memory_bytes
-        blocks, context = plan_kv(
-            spec,
-            block_size=BLOCK_SIZE,
-            context_length=config.context_length,
-            kv_bytes=config.kv_bytes,
-            free_bytes=memory - need.weights - need.working,
-            kv_type=config.kv_type,
-        )
-        model = build_native(
-            model_file,
-            kv_blocks=blocks,
-            max_tokens=config.step_tokens,
-            max_rows=max_rows,
-            threads=config.threads,
-            kv_type=config.kv_type,
-            activations=config.activations,
-        )
-    scheduler = Scheduler(
-        SchedulerConfig(
-            kv_blocks=blocks,
-            block_size=BLOCK_SIZE,
-            step_tokens=config.step_tokens,
-            max_sequences=config.max_sequences,
-            max_waiting=config.max_waiting,
-            prefix_cache=config.prefix_cache,
-            token_cost=token_cost(spec),
-        )
-    )
-    runner = NativeRunner(
-        model,
-        vocab_size=spec.vocab_size,
-        hidden_size=spec.hidden,
-        step_tokens=config.step_tokens,
-        max_sequences=config.max_sequences,
-        max_rows=max_rows,
-        max_blocks=-(-context // BLOCK_SIZE),
-    )
-    info = EngineInfo(
-        model=config.model_name,
-        context_length=context,
-        vocab_size=spec.vocab_size,
-        kv_tokens=blocks * BLOCK_SIZE,
-        block_size=BLOCK_SIZE,
-        isa=isa,
-        threads=model.threads,
-        weight_bytes=model.weight_bytes,
-        kv_bytes=model.kv_bytes,
-        hidden_size=spec.hidden,
-        kv_type=config.kv_type,
-        activations=config.activations,
-    )
-    constraints = FileConstraints(config.model_path)
-    return EngineCore(scheduler, runner, constraints, vocab_size=spec.vocab_size), info
 
 
 class Worker:
@@ -262,8 +189,10 @@ class Worker:
 
 def main() -> int:
     """Entry point of the process; returns its exit status."""
+    gc.disable()  # until all is loaded: nothing of it becomes garbage
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)
+    from millstream.engine.loading import load_core
     from millstream.models.errors import ModelFileError
 
     try:
@@ -273,6 +202,7 @@ def main() -> int:
             connection.sendall(frame(StartFailed(str(error) or type(error).__name__)))
             return 1
         gc.freeze()  # what was loaded stays: collections need not look through it
+        gc.enable()
         connection.sendall(frame(Ready(info)))
         Worker(connection, core).run()
     except BrokenPipeError:

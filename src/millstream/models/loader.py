@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Weight(NamedTuple):
-    """One tensor for `Model.set_tensor`; vectors have one row."""
+    """One tensor for `Model.load`; vectors have one row."""
 
     slot: TensorSlot
     tensor: Tensor
@@ -37,16 +37,11 @@ class ModelFile:
         self.spec = spec
         self.weights = weights
 
-    def tensors(self) -> Iterator[tuple[TensorSlot, int, int, int, memoryview]]:
-        """(slot, ggml type, rows, columns, bytes) of every tensor, in the order of the network.
-
-        The bytes are valid until the next one is asked for: its pages are then given back to the system, so that the
-        file is never resident as a whole.
-        """
-        for weight in self.weights:
-            with self.file.data(weight.tensor) as data:
-                yield weight.slot, weight.tensor.ggml_type, weight.rows, weight.cols, data
-            self.file.drop_pages(weight.tensor)
+    def tensors(self) -> Iterator[tuple[int, str, int, int, int, memoryview]]:
+        """(layer, slot, ggml type, rows, columns, bytes) of every tensor, in the order of the network, as `Model.load`
+        takes them. The bytes are the file's pages."""
+        for slot, tensor, rows, cols in self.weights:
+            yield slot.layer, slot.slot, tensor.ggml_type, rows, cols, self.file.data(tensor)
 
     def close(self) -> None:
         self.file.close()
@@ -96,9 +91,7 @@ def build_native(
         kv_type=kv_type,
         activations=activations,
     )
-    for slot, ggml_type, rows, cols, data in model_file.tensors():
-        model.set_tensor(slot.layer, slot.slot, ggml_type, rows, cols, data)
-    model.finish()
+    model.load(model_file.tensors(), mapped=True)
     model_file.file.drop_pages()
     return model
 

@@ -1,5 +1,6 @@
 """Types of the native core. Arrays are C-contiguous numpy arrays; every size is checked, errors are ValueError."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -51,11 +52,16 @@ class Model:
         ``kv_type``: keys and values as f16, or as 8-bit integers with a scale for each 32 of a head.
         ``activations``: the integers, with a scale for each 32, that products with quantised weights take."""
 
-    def set_tensor(self, layer: int, slot: str, ggml_type: int, rows: int, cols: int, data: Any) -> None:
-        """Repack one tensor (vectors: rows = 1). ``data`` is any readable buffer of exactly the right size."""
+    def load(self, tensors: Iterable[tuple[int, str, int, int, int, Any]], *, mapped: bool = False) -> None:
+        """Repack all tensors of a model, once: (layer, slot, ggml type, rows, columns, bytes), where vectors have one
+        row and bytes is any readable buffer of exactly the right size.
 
-    def finish(self) -> None:
-        """Check that every slot the spec needs is filled, with the right shape; ValueError names the first at fault."""
+        ``mapped``: the buffers are pages of a file that is mapped for reading; they are given back to the system as
+        they are read. In other memory that would lose what is there.
+
+        Raises:
+            ValueError: names the first slot that does not exist, has a wrong shape or type, or is missing.
+        """
 
     @property
     def threads(self) -> int: ...

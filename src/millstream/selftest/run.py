@@ -9,7 +9,7 @@ from random import Random
 
 import msgspec
 
-from millstream.cli.compose import engine_config
+from millstream.cli.opening import engine_config
 from millstream.cli.options import EngineOptions
 from millstream.engine.client import EngineProcess
 from millstream.engine.protocol import EngineInfo, SamplingParams, TokenRequest

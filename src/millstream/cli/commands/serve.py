@@ -26,6 +26,7 @@ from millstream.cli.options import (
     TelemetryOptions,
     ThreadsOption,
     ToolFormatOption,
+    is_number,
     parse_size,
 )
 
@@ -75,6 +76,7 @@ def serve(
             metavar="SECONDS",
             min=1,
             max=LONGEST_SECONDS,
+            callback=is_number,
             rich_help_panel="Engine",
             help="A silent engine that has work is restarted after this long at most; 60 if not given.",
         ),
@@ -85,13 +87,18 @@ def serve(
             metavar="SECONDS",
             min=0.001,
             max=LONGEST_SECONDS,
+            callback=is_number,
             help="Time limit of requests that name none in `timeout`.",
         ),
     ] = None,
     stall_timeout: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=1, max=LONGEST_SECONDS, help="A client that reads nothing for this long is cut off."
+            metavar="SECONDS",
+            min=1,
+            max=LONGEST_SECONDS,
+            callback=is_number,
+            help="A client that reads nothing for this long is cut off.",
         ),
     ] = 300.0,
     tool_format: ToolFormatOption = None,

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from copy import copy
 from functools import cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import typer
 from typer.core import TyperGroup, TyperOption
 
 from millstream.cli.configuration.check import FromFile, checked, convert, suggestion
 from millstream.cli.configuration.files import ConfigError, chosen_path, read_file
-from millstream.cli.configuration.options import ENVIRONMENT_PREFIX, commands_of, settings_of
+from millstream.cli.configuration.options import (
+    ENVIRONMENT_PREFIX,
+    Command,
+    command_at,
+    commands_at,
+    commands_of,
+    settings_at,
+    settings_of,
+)
 from millstream.cli.errors import USAGE, CliError
+from millstream.cli.lazy import LazyCommands
 from millstream.cli.terminal import report
 
 CONFIG_HELP = "Read settings from this file instead of the usual one; `config path` prints which that is."
@@ -26,17 +36,25 @@ WITHOUT_FILE = ("config", "doctor", "completion")
 
 
 class ConfiguredGroup(TyperGroup):
-    """A group all of whose commands, at any depth, take ``--config``, and whose options the environment can set."""
+    """A group all of whose commands, at any depth, take ``--config``, and whose options the environment can set.
+
+    ``places``: see `LazyCommands`.
+    """
+
+    places: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for setting in settings_of(self):
-            if isinstance(setting.parameter, TyperOption) and not setting.parameter.envvar:
-                setting.parameter.show_envvar = False  # as all have one, the help of each need not say so
-            setting.parameter.envvar = setting.variables
-        for path, command in commands_of(self):
-            command.params.append(_config_option(self, path))
+        self.commands = LazyCommands(self.places, self._configure)
         self.params.append(_config_option(self, ()))
+
+    def _configure(self, name: str, made: Command) -> None:
+        for path, command in commands_at(made, (name,)):
+            for setting in settings_at(path, command):
+                if isinstance(setting.parameter, TyperOption) and not setting.parameter.envvar:
+                    setting.parameter.show_envvar = False  # as all have one, the help of each need not say so
+                setting.parameter.envvar = setting.variables
+            command.params.append(_config_option(self, path))
 
 
 def _config_option(root: TyperGroup, path: tuple[str, ...]) -> TyperOption:
@@ -94,15 +112,14 @@ def check_variables(root: TyperGroup, path: tuple[str, ...] | None = None) -> No
     Raises:
         ConfigError: they hold what their options do not take.
     """
-    commands = dict(commands_of(root))
     problems = []
-    for setting in settings_of(root):
+    for setting in settings_of(root, path):
         name = next((name for name in setting.variables if os.environ.get(name)), None)
-        if name is None or path not in (None, setting.path):
+        if name is None:
             continue
         text = os.environ[name]
         try:
-            convert(setting, commands[setting.path], text.split() if setting.many else text)
+            convert(setting, command_at(root, setting.path), text.split() if setting.many else text)
         except ValueError as error:
             problems.append(f"the environment variable {name} {error}")
     if problems:
@@ -128,11 +145,10 @@ def load_settings(root: TyperGroup, given: str | None) -> FromFile | None:
 def unknown_variables(root: TyperGroup, path: tuple[str, ...] | None = None) -> list[str]:
     """A line for every environment variable that looks like a setting (of the command ``path``, or of any) and is
     none."""
-    known = {name for setting in settings_of(root) for name in setting.variables}
     paths = [command for command, _ in commands_of(root)] if path is None else [path]
     prefixes = tuple("_".join((ENVIRONMENT_PREFIX, *words)).replace("-", "_").upper() + "_" for words in paths)
-    return [
-        f"{name} sets nothing{suggestion(name, known)}"
-        for name in sorted(os.environ)
-        if name.startswith(prefixes) and name not in known
-    ]
+    named = [name for name in sorted(os.environ) if name.startswith(prefixes)]
+    if not named:
+        return []
+    known = {name for setting in settings_of(root) for name in setting.variables}
+    return [f"{name} sets nothing{suggestion(name, known)}" for name in named if name not in known]

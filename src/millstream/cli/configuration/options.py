@@ -55,18 +55,34 @@ class Setting(NamedTuple):
 def commands_of(group: TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
     """Every command that does something, with the words that call it, in the order of ``--help``."""
     for name, command in group.commands.items():
-        if isinstance(command, TyperGroup):
-            yield from commands_of(command, (*path, name))
-        else:
-            yield (*path, name), command
+        yield from commands_at(command, (*path, name))
 
 
-def settings_of(group: TyperGroup) -> list[Setting]:
-    """The settings of all commands."""
-    return [setting for path, command in commands_of(group) for setting in _settings(path, command)]
+def commands_at(command: Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Command]]:
+    """The command that the words ``path`` call, or all below it if it is a group."""
+    if isinstance(command, TyperGroup):
+        yield from commands_of(command, path)
+    else:
+        yield path, command
 
 
-def _settings(path: tuple[str, ...], command: Command) -> Iterator[Setting]:
+def settings_of(group: TyperGroup, path: tuple[str, ...] | None = None) -> list[Setting]:
+    """The settings of all commands, or of the one that ``path`` calls; others are then not even imported."""
+    if path is None:
+        return [setting for at, command in commands_of(group) for setting in settings_at(at, command)]
+    return list(settings_at(path, command_at(group, path)))
+
+
+def command_at(group: TyperGroup, path: tuple[str, ...]) -> Command:
+    """The command that the words ``path`` call. Raises `KeyError`: there is none."""
+    command: Command = group
+    for word in path:
+        command = command.commands[word]
+    return command
+
+
+def settings_at(path: tuple[str, ...], command: Command) -> Iterator[Setting]:
+    """The settings of one command."""
     for parameter in command.params:
         # What must be given on every call, and what is answered before anything else, are no settings.
         if not isinstance(parameter, TyperArgument | TyperOption) or parameter.required or parameter.is_eager:

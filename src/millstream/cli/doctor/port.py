@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 def check_port(host: str, port: int) -> Iterator[Finding]:
     """Whether a server could listen here."""
-    from millstream.server.run import bind
+    from millstream.server.binding import bind
 
     try:
         bind(host, port).close()

@@ -3,9 +3,11 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -60,7 +62,7 @@ std::vector<std::string> isa_levels() {
 
 FloatMatrix dequantize(int ggml_type, int64_t rows, int64_t cols, nb::handle data) {
     const ReadableBuffer buffer(data);
-    const Matrix matrix("tensor", ggml_type, rows, cols, buffer.data(), buffer.size(), nullptr);
+    const Matrix matrix = Matrix::alone("tensor", ggml_type, rows, cols, buffer.data(), buffer.size());
     const auto width = static_cast<size_t>(cols);
     auto out = std::make_unique<float[]>(static_cast<size_t>(rows) * width);
     for (int r = 0; r < matrix.rows(); ++r) matrix.dequantize_row(r, out.get() + static_cast<size_t>(r) * width);
@@ -76,7 +78,7 @@ ActivationType read_activations(const std::string& name) {
 FloatMatrix matmul(int ggml_type, int64_t rows, int64_t cols, nb::handle data, const Array<const float, 2>& x,
                    const std::string& type) {
     const ReadableBuffer buffer(data);
-    const Matrix matrix("tensor", ggml_type, rows, cols, buffer.data(), buffer.size(), nullptr);
+    const Matrix matrix = Matrix::alone("tensor", ggml_type, rows, cols, buffer.data(), buffer.size());
     if (x.shape(1) != static_cast<size_t>(cols)) throw nb::value_error("x must have one column per column of the tensor");
     if (x.shape(0) > 1 << 20) throw nb::value_error("x has too many rows");
     const Kernels& kernels = active_kernels();
@@ -100,11 +102,17 @@ KvType read_kv_type(const std::string& name) {
     throw nb::value_error("kv_type must be f16 or int8");
 }
 
-void set_tensor(Model& model, int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols,
-                nb::handle data) {
-    const ReadableBuffer buffer(data);
+void load(Model& model, nb::iterable tensors, bool mapped) {
+    std::deque<ReadableBuffer> buffers;
+    std::vector<TensorSource> sources;
+    for (nb::handle item : tensors) {
+        const auto [layer, slot, ggml_type, rows, cols, data] =
+            nb::cast<std::tuple<int, std::string, int, int64_t, int64_t, nb::object>>(item);
+        const ReadableBuffer& buffer = buffers.emplace_back(data);
+        sources.push_back({layer, slot, ggml_type, rows, cols, static_cast<const uint8_t*>(buffer.data()), buffer.size()});
+    }
     const nb::gil_scoped_release release;
-    model.set_tensor(layer, slot, ggml_type, rows, cols, buffer.data(), buffer.size());
+    model.load(sources, mapped);
 }
 
 void step(Model& model, const Array<const int32_t, 1>& tokens, const Array<const int32_t, 1>& seq_starts,
@@ -177,8 +185,7 @@ NB_MODULE(_core, m) {
             },
             "spec"_a, nb::kw_only(), "kv_blocks"_a, "max_tokens"_a, "max_rows"_a, "threads"_a = 0, "kv_type"_a = "f16",
             "activations"_a = "int12")
-        .def("set_tensor", &set_tensor, "layer"_a, "slot"_a, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a)
-        .def("finish", &Model::finish)
+        .def("load", &millstream::load, "tensors"_a, nb::kw_only(), "mapped"_a = false)
         .def_prop_ro("threads", &Model::threads)
         .def_prop_ro("weight_bytes", &Model::weight_bytes)
         .def_prop_ro("kv_bytes", &Model::kv_bytes)

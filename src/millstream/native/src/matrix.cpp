@@ -1,26 +1,15 @@
 #include "matrix.h"
 
-#include <cstring>
+#include <algorithm>
 #include <stdexcept>
-#include <vector>
 
-#include "ggml.h"
 #include "kernels/half.h"
-#include "threads.h"
 
 namespace millstream {
 
 namespace {
 
-Format format_of(GgmlType type, const GgmlTraits& traits) {
-    if (type == GgmlType::F32) return Format::F32;
-    if (type == GgmlType::F16) return Format::F16;
-    if (type == GgmlType::BF16) return Format::BF16;
-    if (traits.nibbles) return Format::U4;
-    return traits.group == 16 ? Format::I8G16 : Format::I8;
-}
-
-// Bytes of a tensor; checks that shape and data agree.
+// Bytes of a row; checks that shape and data agree.
 size_t row_bytes_checked(const std::string& name, const GgmlTraits* traits, int64_t rows, int64_t cols, size_t bytes) {
     const auto fail = [&](const std::string& why) { throw std::invalid_argument(name + ": " + why); };
     if (!traits) fail("tensor type is not supported");
@@ -35,151 +24,95 @@ size_t row_bytes_checked(const std::string& name, const GgmlTraits* traits, int6
     return static_cast<size_t>(row_bytes);
 }
 
-// Interleaves 16 rows of integers: q [16][cols] to quads of [16 rows][4].
-void interleave_integers(const int8_t* q, int cols, bool nibbles, uint8_t* out) {
-    for (int g = 0; g < cols / kGroup; ++g) {
-        for (int quad = 0; quad < (nibbles ? 4 : 8); ++quad) {
-            for (int lane = 0; lane < kTileRows; ++lane) {
-                const int8_t* from = q + static_cast<int64_t>(lane) * cols + g * kGroup + quad * 4;
-                for (int j = 0; j < 4; ++j)
-                    out[lane * 4 + j] = static_cast<uint8_t>(nibbles ? from[j] | from[j + 16] << 4 : from[j]);
-            }
-            out += kTileRows * 4;
-        }
-    }
-}
-
-template <class T>
-void interleave_floats(const uint8_t* rows, size_t row_bytes, int count, int cols, T* out) {
-    for (int lane = 0; lane < count; ++lane) {
-        for (int k = 0; k < cols; ++k)
-            std::memcpy(out + static_cast<int64_t>(k) * kTileRows + lane, rows + lane * row_bytes + k * sizeof(T), sizeof(T));
-    }
-}
-
-bool exact_in_half(const float* values, size_t n) {
-    for (size_t i = 0; i < n; ++i)
-        if (float_to_bits(half_to_float(float_to_half(values[i]))) != float_to_bits(values[i])) return false;
-    return true;
-}
-
-Buffer<uint8_t> store_scales(const Buffer<float>& from, bool half) {
-    const size_t n = from.bytes() / sizeof(float);
-    Buffer<uint8_t> out(n * (half ? sizeof(uint16_t) : sizeof(float)));
-    if (half) {
-        auto* to = reinterpret_cast<uint16_t*>(out.data());
-        for (size_t i = 0; i < n; ++i) to[i] = float_to_half(from[i]);
-    } else if (n) {
-        std::memcpy(out.data(), from.data(), from.bytes());
-    }
-    return out;
-}
-
-// Calls body(begin, end) for pieces of [0, tiles).
-template <class Body>
-void over_tiles(ThreadPool* pool, int tiles, const Body& body) {
-    if (!pool) return body(0, tiles);
-    auto region = [&](int) { pool->for_each(tiles, 4, body); };
-    pool->run(region);
-}
-
 size_t line_padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 float scale_at(const void* scales, bool half, int64_t i) {
     return half ? half_to_float(static_cast<const uint16_t*>(scales)[i]) : static_cast<const float*>(scales)[i];
 }
 
+size_t size_of(Format format) { return format == Format::F32 ? sizeof(float) : sizeof(uint16_t); }
+
 }  // namespace
 
-Matrix::Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes,
-               ThreadPool* pool) {
+Matrix::Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes) {
     const GgmlTraits* traits = ggml_traits(ggml_type);
     const size_t row_bytes = row_bytes_checked(name, traits, rows, cols, bytes);
-    const auto type = static_cast<GgmlType>(ggml_type);
-    const auto* source = static_cast<const uint8_t*>(data);
-    view_.format = format_of(type, *traits);
+    source_ = {static_cast<GgmlType>(ggml_type), static_cast<const uint8_t*>(data), row_bytes};
+    has_min_ = traits->has_min;
+    view_.format = format_of(source_.type);
     view_.rows = static_cast<int>(rows);
     view_.cols = static_cast<int>(cols);
     view_.tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
     view_.groups = static_cast<int>(cols / kGroup);
-    const auto tiles = static_cast<size_t>(view_.tiles), columns = static_cast<size_t>(cols);
-
-    if (!integer()) {
-        const size_t size = view_.format == Format::F32 ? sizeof(float) : sizeof(uint16_t);
-        data_ = Buffer<uint8_t>(tiles * kTileRows * columns * size);
-        over_tiles(pool, view_.tiles, [&](int begin, int end) {
-            for (int64_t tile = begin; tile < end; ++tile) {
-                const int count = static_cast<int>(rows - tile * kTileRows < kTileRows ? rows - tile * kTileRows : kTileRows);
-                const uint8_t* from = source + static_cast<size_t>(tile) * kTileRows * row_bytes;
-                uint8_t* to = data_.data() + static_cast<size_t>(tile) * kTileRows * columns * size;
-                if (size == sizeof(float)) {
-                    interleave_floats(from, row_bytes, count, view_.cols, reinterpret_cast<float*>(to));
-                } else {
-                    interleave_floats(from, row_bytes, count, view_.cols, reinterpret_cast<uint16_t*>(to));
-                }
-            }
-        });
-        view_.data = data_.data();
-        bytes_ = data_.bytes();
-        return;
-    }
-
-    const bool nibbles = view_.format == Format::U4;
-    const size_t tile_bytes = kTileRows * columns / (nibbles ? 2 : 1);
-    const size_t scales_per_row = columns / static_cast<size_t>(traits->group);
-    data_ = Buffer<uint8_t>(tiles * tile_bytes);
-    Buffer<float> scales(tiles * kTileRows * scales_per_row), mins(traits->has_min ? tiles * kTileRows * scales_per_row : 0);
-    over_tiles(pool, view_.tiles, [&](int begin, int end) {
-        std::vector<int8_t> q(kTileRows * columns);
-        std::vector<float> row_scales(scales_per_row), row_mins(scales_per_row);
-        for (int64_t tile = begin; tile < end; ++tile) {
-            for (int lane = 0; lane < kTileRows; ++lane) {
-                const int64_t row = tile * kTileRows + lane;
-                int8_t* lane_q = q.data() + static_cast<size_t>(lane) * columns;
-                if (row >= rows) {
-                    std::memset(lane_q, 0, columns);
-                    continue;
-                }
-                decode_row(type, source + static_cast<size_t>(row) * row_bytes, view_.cols, lane_q, row_scales.data(),
-                           row_mins.data());
-                for (size_t g = 0; g < scales_per_row; ++g) {
-                    const size_t at = (static_cast<size_t>(tile) * scales_per_row + g) * kTileRows + static_cast<size_t>(lane);
-                    scales[at] = row_scales[g];
-                    if (traits->has_min) mins[at] = row_mins[g];
-                }
-            }
-            interleave_integers(q.data(), view_.cols, nibbles, data_.data() + static_cast<size_t>(tile) * tile_bytes);
-        }
-    });
-    view_.half_scales = exact_in_half(scales.data(), scales.bytes() / sizeof(float)) &&
-                        exact_in_half(mins.data(), mins.bytes() / sizeof(float));
-    scales_ = store_scales(scales, view_.half_scales);
-    mins_ = store_scales(mins, view_.half_scales);
-    view_.data = data_.data();
-    view_.scales = scales_.data();
-    view_.mins = mins_.data();
-    bytes_ = data_.bytes() + scales_.bytes() + mins_.bytes();
+    view_.half_scales = integer() && has_half_scales(source_.type);
 }
 
-size_t Matrix::movable_bytes() const {
-    if (data_.bytes() >= kHugeBuffer) return 0;
-    return line_padded(data_.bytes()) + line_padded(scales_.bytes()) + line_padded(mins_.bytes());
+size_t Matrix::data_bytes() const {
+    const size_t weights = static_cast<size_t>(view_.tiles) * kTileRows * static_cast<size_t>(view_.cols);
+    if (!integer()) return weights * size_of(view_.format);
+    return view_.format == Format::U4 ? weights / 2 : weights;
 }
 
-uint8_t* Matrix::move_into(uint8_t* to) {
-    if (movable_bytes() == 0) return to;
-    const auto move = [&](Buffer<uint8_t>& from) -> const uint8_t* {
-        if (from.bytes() == 0) return nullptr;
-        const uint8_t* at = to;
-        std::memcpy(to, from.data(), from.bytes());
-        to += line_padded(from.bytes());
-        from = Buffer<uint8_t>();
-        return at;
+size_t Matrix::scale_bytes() const {
+    if (!integer()) return 0;
+    const size_t groups = static_cast<size_t>(view_.tiles) * kTileRows * static_cast<size_t>(view_.groups);
+    return groups * (view_.format == Format::I8G16 ? 2 : 1) * (view_.half_scales ? sizeof(uint16_t) : sizeof(float));
+}
+
+size_t Matrix::placed_bytes() const {
+    return line_padded(data_bytes()) + line_padded(scale_bytes()) + line_padded(min_bytes());
+}
+
+uint8_t* Matrix::place(uint8_t* to) {
+    const auto next = [&](size_t bytes) -> uint8_t* {
+        uint8_t* at = to;
+        to += line_padded(bytes);
+        return bytes ? at : nullptr;
     };
-    view_.data = move(data_);
-    view_.scales = move(scales_);
-    view_.mins = move(mins_);
+    view_.data = next(data_bytes());
+    view_.scales = next(scale_bytes());
+    view_.mins = next(min_bytes());
     return to;
+}
+
+void Matrix::place_alone() {
+    own_ = Buffer<uint8_t>(placed_bytes());
+    place(own_.data());
+}
+
+bool Matrix::repack(int begin, int end) {
+    // The views' memory is the matrix's own; what is const about it is that kernels only read.
+    const size_t tiles = static_cast<size_t>(view_.tiles), data_step = data_bytes() / tiles, scale_step = scale_bytes() / tiles;
+    const auto tile_of = [](const void* all, size_t step, int tile) {
+        return all ? static_cast<uint8_t*>(const_cast<void*>(all)) + static_cast<size_t>(tile) * step : nullptr;
+    };
+    bool exact = true;
+    for (int tile = begin; tile < end; ++tile) {
+        const int64_t first = int64_t{tile} * kTileRows;
+        const int count = static_cast<int>(std::min<int64_t>(view_.rows - first, kTileRows));
+        const TilePlace to{tile_of(view_.data, data_step, tile), tile_of(view_.scales, scale_step, tile),
+                           tile_of(view_.mins, scale_step, tile), view_.half_scales};
+        exact &= repack_tile(source_, first, count, view_.cols, to);
+    }
+    return exact;
+}
+
+void Matrix::widen() {
+    view_.half_scales = false;
+    place_alone();
+    repack(0, view_.tiles);
+}
+
+Matrix Matrix::alone(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes) {
+    Matrix matrix(name, ggml_type, rows, cols, data, bytes);
+    matrix.place_alone();
+    if (!matrix.repack(0, matrix.tiles())) matrix.widen();
+    return matrix;
+}
+
+size_t Matrix::source_bytes(int begin, int end) const {
+    const int64_t rows = std::min<int64_t>(int64_t{end} * kTileRows, view_.rows) - int64_t{begin} * kTileRows;
+    return static_cast<size_t>(rows) * source_.row_bytes;
 }
 
 void Matrix::dequantize_row(int r, float* out) const {

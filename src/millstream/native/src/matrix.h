@@ -7,19 +7,39 @@
 
 #include "buffer.h"
 #include "kernels/views.h"
+#include "repack.h"
 
 namespace millstream {
 
-class ThreadPool;
-
+// Made in three steps, so that all matrices of a model can share memory and the work of repacking: described by the
+// constructor, given memory by `place`, filled tile by tile by `repack`.
 class Matrix {
 public:
     Matrix() = default;
 
-    // Repacks `data` of `bytes` bytes. Throws std::invalid_argument, with `name` in the message, if the type is not
-    // supported or sizes do not fit together. `pool` may be null.
-    Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes,
-           ThreadPool* pool);
+    // A matrix of the tensor in the `bytes` bytes at `data`, which must live until it is filled. Throws
+    // std::invalid_argument, with `name` in the message, if the type is not supported or sizes do not fit together.
+    Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes);
+
+    // Bytes of the contents, and of the memory that `place` takes: each part is aligned to 64 bytes.
+    size_t bytes() const { return data_bytes() + scale_bytes() + min_bytes(); }
+    size_t placed_bytes() const;
+
+    // Contents go to `to`: aligned and zeroed memory that outlives the matrix. Returns its end.
+    uint8_t* place(uint8_t* to);
+
+    // Contents go to memory of its own.
+    void place_alone();
+
+    // Fills the tiles [begin, end). False if the file's scales need more than the 16 bits that were thought to suffice:
+    // after the others are done too, `widen` must follow.
+    bool repack(int begin, int end);
+
+    // Fills the whole matrix anew, with scales in 32 bits, in memory of its own.
+    void widen();
+
+    // All steps in one.
+    static Matrix alone(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes);
 
     const MatrixView& view() const { return view_; }
     bool empty() const { return view_.data == nullptr; }
@@ -30,21 +50,22 @@ public:
     // Whether products with this matrix take quantised activations.
     bool integer() const { return view_.format <= Format::I8G16; }
 
-    size_t bytes() const { return bytes_; }
-
-    // Bytes that move_into takes: 0 for a matrix that is large enough for huge pages of its own.
-    size_t movable_bytes() const;
-
-    // Moves the contents to `to`, which must outlive the matrix, and frees the memory they were in. Returns the end.
-    uint8_t* move_into(uint8_t* to);
+    // The tensor's bytes of the tiles [begin, end).
+    const uint8_t* source(int begin) const { return source_.data + static_cast<size_t>(begin) * kTileRows * source_.row_bytes; }
+    size_t source_bytes(int begin, int end) const;
 
     // out[cols] = row r, as scale * q + min rounded to f32.
     void dequantize_row(int r, float* out) const;
 
 private:
+    size_t data_bytes() const;
+    size_t scale_bytes() const;
+    size_t min_bytes() const { return has_min_ ? scale_bytes() : 0; }
+
     MatrixView view_{};
-    size_t bytes_ = 0;
-    Buffer<uint8_t> data_, scales_, mins_;
+    bool has_min_ = false;
+    GgmlRows source_{};
+    Buffer<uint8_t> own_;
 };
 
 }  // namespace millstream

@@ -30,24 +30,16 @@ Model::Model(ModelConfig config, const Limits& limits)
       work_(config_, limits, pool_.size()),
       kv_(config_, limits) {}
 
-void Model::set_tensor(int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols, const void* data,
-                       size_t bytes) {
+void Model::load(std::span<const TensorSource> tensors, bool mapped) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    require(!finished_, "tensors cannot be set after finish");
-    weights_.set(config_, layer, slot, ggml_type, rows, cols, data, bytes, pool_);
-}
-
-void Model::finish() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (finished_) return;
-    weights_.check_complete(config_);
-    weights_.gather();
-    finished_ = true;
+    require(!loaded_, "the model is loaded already");
+    weights_.load(config_, tensors, mapped, pool_);
+    loaded_ = true;
 }
 
 // Everything that an index or a size depends on.
 void Model::check(const StepInput& in) const {
-    require(finished_, "step before finish");
+    require(loaded_, "step before load");
     const auto tokens = static_cast<int64_t>(in.tokens.size());
     const auto sequences = static_cast<int64_t>(in.seq_positions.size());
     require(tokens > 0, "tokens is empty");

@@ -31,9 +31,8 @@ class Model {
 public:
     Model(ModelConfig config, const Limits& limits);
 
-    void set_tensor(int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols, const void* data,
-                    size_t bytes);
-    void finish();
+    // Once; see Weights::load.
+    void load(std::span<const TensorSource> tensors, bool mapped);
 
     // Throws std::invalid_argument, before anything runs, if the input does not fit together.
     void step(const StepInput& input);
@@ -59,7 +58,7 @@ private:
     Workspace work_;
     KvCache kv_;
     std::mutex mutex_;
-    bool finished_ = false;
+    bool loaded_ = false;
     int kept_rows_ = 0;  // of the logits in work_, which wait for sample
 
     friend class Step;

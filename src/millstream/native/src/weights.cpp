@@ -1,6 +1,13 @@
 #include "weights.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
 #include <stdexcept>
+
+#include "threads.h"
 
 namespace millstream {
 
@@ -57,24 +64,65 @@ std::vector<Slot> slots_of(const ModelConfig& config, Weights& weights, int laye
     return layer_slots(config, config.layers[i], weights.layers[i]);
 }
 
+// What one thread repacks at a time: some tiles of a matrix.
+struct Piece {
+    Matrix* matrix;
+    int begin, end;
+    bool exact = true;
+
+    const uint8_t* source() const { return matrix->source(begin); }
+    size_t source_bytes() const { return matrix->source_bytes(begin, end); }
+};
+
+// Large enough that handing them out and giving back their pages costs nothing, small enough to bound what of a file is
+// resident and how long the last thread works alone.
+constexpr size_t kPieceBytes = size_t{1} << 19;
+
+// All tiles of the matrices, in the order in which the tensors lie in memory: a file is best read forwards.
+std::vector<Piece> pieces_of(const std::vector<Matrix*>& matrices) {
+    std::vector<Piece> pieces;
+    for (Matrix* m : matrices) {
+        const int step = static_cast<int>(std::max<size_t>(kPieceBytes / m->source_bytes(0, 1), 1));
+        for (int tile = 0; tile < m->tiles(); tile += step) pieces.push_back({m, tile, std::min(tile + step, m->tiles())});
+    }
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Piece& a, const Piece& b) { return std::less<>()(a.source(), b.source()); });
+    return pieces;
+}
+
+// Advice to the system about whole pages.
+void advise(const uint8_t* data, size_t bytes, int advice) {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
+    madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(data) + bytes - begin, advice);
+}
+
+// How far a file is read ahead: so many pieces are on their way from the disk while others are repacked.
+constexpr size_t kPiecesAhead = 16;
+
+void read_ahead(const std::vector<Piece>& pieces, size_t i) {
+    if (i < pieces.size()) advise(pieces[i].source(), pieces[i].source_bytes(), MADV_WILLNEED);
+}
+
+// What another thread still reads of the pages is mapped again.
+void give_back(const Piece& piece) { advise(piece.source(), piece.source_bytes(), MADV_DONTNEED); }
+
 }  // namespace
 
 Weights::Weights(const ModelConfig& config) : layers(config.layers.size()) {}
 
-void Weights::set(const ModelConfig& config, int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols,
-                  const void* data, size_t bytes, ThreadPool& pool) {
-    const std::string name = full_name(layer, slot);
-    for (const Slot& s : slots_of(config, *this, layer)) {
-        if (slot != s.name) continue;
+void Weights::set(const ModelConfig& config, const TensorSource& t) {
+    const std::string name = full_name(t.layer, t.slot);
+    for (const Slot& s : slots_of(config, *this, t.layer)) {
+        if (t.slot != s.name) continue;
         if (!s.used) throw std::invalid_argument(name + " is not used by this model");
-        if (rows != s.rows || cols != s.cols)
-            throw std::invalid_argument(name + " has shape " + shape(rows, cols) + ", " + shape(s.rows, s.cols) + " expected");
-        Matrix packed(name, ggml_type, rows, cols, data, bytes, &pool);
+        if (t.rows != s.rows || t.cols != s.cols)
+            throw std::invalid_argument(name + " has shape " + shape(t.rows, t.cols) + ", " + shape(s.rows, s.cols) + " expected");
         if (s.matrix) {
-            *s.matrix = std::move(packed);
+            *s.matrix = Matrix(name, t.ggml_type, t.rows, t.cols, t.data, t.bytes);
         } else {
-            s.vector->resize(static_cast<size_t>(cols));
-            packed.dequantize_row(0, s.vector->data());
+            s.vector->resize(static_cast<size_t>(t.cols));
+            Matrix::alone(name, t.ggml_type, t.rows, t.cols, t.data, t.bytes).dequantize_row(0, s.vector->data());
         }
         return;
     }
@@ -85,21 +133,43 @@ void Weights::check_complete(const ModelConfig& config) const {
     auto& self = const_cast<Weights&>(*this);  // the slot table has mutable pointers; nothing is written here
     for (int layer = -1; layer < static_cast<int>(layers.size()); ++layer) {
         for (const Slot& s : slots_of(config, self, layer)) {
-            const bool empty = s.matrix ? s.matrix->empty() : s.vector->empty();
+            const bool empty = s.matrix ? s.matrix->rows() == 0 : s.vector->empty();
             if (s.used && empty) throw std::invalid_argument(full_name(layer, s.name) + " is missing");
         }
     }
 }
 
-void Weights::gather() {
+// All matrices are in one allocation, in the order of a step: that can have huge pages, many small ones cannot, and reading
+// 4 KiB pages costs a fifth to a third of the bandwidth.
+std::vector<Matrix*> Weights::place() {
     std::vector<Matrix*> order;
     for (LayerWeights& l : layers) order.insert(order.end(), {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down});
     order.insert(order.end(), {&output, &embedding});
+    std::erase_if(order, [](const Matrix* m) { return m->rows() == 0; });
     size_t total = 0;
-    for (const Matrix* m : order) total += m->movable_bytes();
-    gathered_ = Buffer<uint8_t>(total);
-    uint8_t* to = gathered_.data();
-    for (Matrix* m : order) to = m->move_into(to);
+    for (const Matrix* m : order) total += m->placed_bytes();
+    memory_ = Buffer<uint8_t>(total);
+    uint8_t* to = memory_.data();
+    for (Matrix* m : order) to = m->place(to);
+    return order;
+}
+
+void Weights::load(const ModelConfig& config, std::span<const TensorSource> tensors, bool mapped, ThreadPool& pool) {
+    for (const TensorSource& tensor : tensors) set(config, tensor);
+    check_complete(config);
+    std::vector<Piece> pieces = pieces_of(place());
+    for (size_t i = 0; mapped && i < kPiecesAhead; ++i) read_ahead(pieces, i);
+    auto region = [&](int) {
+        pool.for_each(static_cast<int>(pieces.size()), 1, [&](int begin, int) {
+            const auto i = static_cast<size_t>(begin);
+            if (mapped) read_ahead(pieces, i + kPiecesAhead);
+            pieces[i].exact = pieces[i].matrix->repack(pieces[i].begin, pieces[i].end);
+            if (mapped) give_back(pieces[i]);
+        });
+    };
+    pool.run(region);
+    for (const Piece& piece : pieces)
+        if (!piece.exact && piece.matrix->view().half_scales) piece.matrix->widen();
 }
 
 size_t Weights::bytes() const {

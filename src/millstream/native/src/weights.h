@@ -1,6 +1,7 @@
 // The tensors of a model by slot (GLOBAL_SLOTS and LAYER_SLOTS of millstream/models/spec.py).
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,27 +10,32 @@
 
 namespace millstream {
 
+class ThreadPool;
+
 // Matrices [outputs, inputs]; vectors as f32, empty if the spec has no use for them.
 struct LayerWeights {
     Matrix q, k, v, o, gate, up, down;
     std::vector<float> attn_norm, q_bias, k_bias, v_bias, q_norm, k_norm, attn_post_norm, mlp_norm, mlp_post_norm;
 };
 
+// A tensor of a model file and the slot that it is for (layer -1: the model's own); vectors have one row.
+struct TensorSource {
+    int layer;
+    std::string slot;
+    int ggml_type;
+    int64_t rows, cols;
+    const uint8_t* data;
+    size_t bytes;
+};
+
 class Weights {
 public:
     explicit Weights(const ModelConfig& config);
 
-    // Repacks a tensor into its slot. Throws std::invalid_argument naming the slot if it does not exist, is not used by
-    // the spec, or the shape or size is wrong. Setting a slot again replaces it.
-    void set(const ModelConfig& config, int layer, const std::string& slot, int ggml_type, int64_t rows, int64_t cols,
-             const void* data, size_t bytes, ThreadPool& pool);
-
-    // Throws std::invalid_argument naming the first slot that is used and empty.
-    void check_complete(const ModelConfig& config) const;
-
-    // Brings the small matrices together in the order of a step: one allocation can have huge pages, many small ones
-    // cannot, and reading 4 KiB pages costs a fifth to a third of the bandwidth. Once, after the last set().
-    void gather();
+    // Repacks all tensors of a model. Throws std::invalid_argument naming the first slot that does not exist, is not used
+    // by the spec, gets a wrong shape or size, or is missing. `mapped`: the data are pages of a file, which are given back
+    // to the system as soon as they were read.
+    void load(const ModelConfig& config, std::span<const TensorSource> tensors, bool mapped, ThreadPool& pool);
 
     size_t bytes() const;
 
@@ -41,7 +47,11 @@ public:
     std::vector<LayerWeights> layers;
 
 private:
-    Buffer<uint8_t> gathered_;
+    void set(const ModelConfig& config, const TensorSource& tensor);
+    void check_complete(const ModelConfig& config) const;
+    std::vector<Matrix*> place();
+
+    Buffer<uint8_t> memory_;  // of all matrices
 };
 
 }  // namespace millstream

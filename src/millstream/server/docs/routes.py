@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from millstream.server.docs.openapi import openapi_document
 from millstream.surfaces.openai_common import to_json
 
 
@@ -33,6 +32,7 @@ class DocsRoutes:
     async def openapi(self, request: Request) -> Response:
         if self._document is None:
             from millstream import __version__
+            from millstream.server.docs.openapi import openapi_document  # with a schema for all that is answered
 
             self._document = to_json(openapi_document([*self._others, *self.routes()], version=__version__))
         return Response(self._document, media_type="application/json")
