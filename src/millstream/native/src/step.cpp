@@ -46,7 +46,7 @@ Step::Step(Model& model, const StepInput& input)
       tokens_(static_cast<int>(input.tokens.size())),
       hidden_(model.config_.hidden) {}
 
-void Step::run(int thread) noexcept {
+void Step::run(int thread) {
     embed();
     for (int layer = 0; layer < static_cast<int>(model_.config_.layers.size()); ++layer) {
         attention_block(layer, thread);
@@ -234,7 +234,7 @@ void Step::sample(int thread) {
 }
 
 void sample_kept(ThreadPool& pool, Workspace& work, int vocab, const SamplingBatch& sampling, const SampleOutput& out,
-                 int thread) noexcept {
+                 int thread) {
     SamplerScratch& scratch = work.sampler_scratch[static_cast<size_t>(thread)];
     pool.for_each(sampling.rows, 1, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)

@@ -10,7 +10,7 @@ public:
     Step(Model& model, const StepInput& input);
 
     // Called once on every thread; phases are separated by the pool's barriers.
-    void run(int thread) noexcept;
+    void run(int thread);
 
 private:
     struct Product {
@@ -62,6 +62,6 @@ private:
 
 // Samples the logits that a step has kept, row by row; called once on every thread of the pool.
 void sample_kept(ThreadPool& pool, Workspace& work, int vocab, const SamplingBatch& sampling, const SampleOutput& out,
-                 int thread) noexcept;
+                 int thread);
 
 }  // namespace millstream

@@ -1,5 +1,7 @@
 #include "threads.h"
 
+#include <time.h>
+
 #ifdef __linux__
 #include <sched.h>
 #endif
@@ -13,6 +15,19 @@ namespace {
 constexpr int kSpins = 200;
 constexpr int kYields = 8;
 
+// gate_: the region's number in the upper half; below, whether it is open and how many guests are inside.
+constexpr uint64_t kOpen = uint64_t{1} << 31;
+constexpr uint64_t kGuests = kOpen - 1;
+
+int64_t nanoseconds(clockid_t clock) {
+    timespec t{};
+    clock_gettime(clock, &t);
+    return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+int64_t now() { return nanoseconds(CLOCK_MONOTONIC); }
+int64_t processor_time() { return nanoseconds(CLOCK_THREAD_CPUTIME_ID); }
+
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -21,12 +36,19 @@ void pause() {
 #endif
 }
 
-// Returns when the value is no longer `old`.
-void wait_while(const std::atomic<unsigned>& value, unsigned old) {
+// Whether the value is another than `old` within a moment.
+template <class T>
+bool changes_soon(const std::atomic<T>& value, T old) {
     for (int i = 0; i < kSpins; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
+        if (value.load(std::memory_order_acquire) != old) return true;
         pause();
     }
+    return false;
+}
+
+// Returns when the value is no longer `old`; the processor is others' meanwhile.
+template <class T>
+void rest_while(const std::atomic<T>& value, T old) {
     for (int i = 0; i < kYields; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
         std::this_thread::yield();
@@ -45,45 +67,96 @@ int default_threads() {
     return n ? static_cast<int>(n) : 1;
 }
 
+constinit thread_local ThreadPool::Place ThreadPool::here_{};
+
 ThreadPool::ThreadPool(int threads) : size_(threads) {
     for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
 ThreadPool::~ThreadPool() {
-    stopping_ = true;
-    region_count_.fetch_add(1, std::memory_order_release);
-    region_count_.notify_all();
+    stopping_.store(true, std::memory_order_relaxed);
+    region_.fetch_add(1, std::memory_order_release);
+    region_.notify_all();
     for (std::thread& worker : workers_) worker.join();
 }
 
 void ThreadPool::run_function(Function function, void* context) {
-    const std::lock_guard<std::mutex> lock(region_);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const unsigned region = region_.load(std::memory_order_relaxed) + 1;
     function_ = function;
     context_ = context;
-    region_count_.fetch_add(1, std::memory_order_release);
-    region_count_.notify_all();
+    first_phase_ = phase_.load(std::memory_order_relaxed);
+    gate_.store(uint64_t{region} << 32 | kOpen, std::memory_order_release);
+    region_.store(region, std::memory_order_release);
+    region_.notify_all();
+    here_.region = region;
+    here_.phase = first_phase_;
+    here_.guest = false;
     function(context, 0);
-    barrier([] {});
+    close();
 }
 
-void ThreadPool::work(int thread) {
-    unsigned seen = 0;
+void ThreadPool::work(int thread) noexcept {
+    unsigned region = 0;
+    here_.guest = true;
     while (true) {
-        wait_while(region_count_, seen);
-        ++seen;
-        if (stopping_) return;
-        function_(context_, thread);
-        barrier([] {});
+        if (!changes_soon(region_, region)) rest_while(region_, region);
+        region = region_.load(std::memory_order_acquire);
+        if (stopping_.load(std::memory_order_relaxed)) return;
+        if (!enter(region)) continue;
+        here_.region = region;
+        here_.phase = first_phase_;
+        try {
+            function_(context_, thread);
+            leave();
+        } catch (const RegionClosed&) {
+        }
     }
 }
 
-void ThreadPool::release(unsigned epoch) {
-    arrived_.store(0, std::memory_order_relaxed);
-    next_.store(0, std::memory_order_relaxed);
-    epoch_.store(epoch + 1, std::memory_order_release);
-    epoch_.notify_all();
+// False if the region is no longer open. What a region refers to lasts only while guests are inside.
+bool ThreadPool::enter(unsigned region) {
+    uint64_t gate = gate_.load(std::memory_order_relaxed);
+    while (gate >> 32 == region && (gate & kOpen) != 0)
+        if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire)) return true;
+    return false;
 }
 
-void ThreadPool::wait_for_release(unsigned epoch) { wait_while(epoch_, epoch); }
+void ThreadPool::leave() {
+    const uint64_t gate = gate_.fetch_sub(1, std::memory_order_release) - 1;
+    if ((gate & (kOpen | kGuests)) == 0) gate_.notify_all();
+}
+
+// All phases are done. Guests that are inside run through what is left between them.
+void ThreadPool::close() {
+    uint64_t gate = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+    while ((gate & kGuests) != 0) {
+        if (!changes_soon(gate_, gate)) rest_while(gate_, gate);
+        gate = gate_.load(std::memory_order_acquire);
+    }
+}
+
+// wait() outside of the region, so that it can end meanwhile.
+template <class Wait>
+void ThreadPool::away(const Wait& wait) {
+    if (here_.guest) leave();
+    wait();
+    if (here_.guest && !enter(here_.region)) throw RegionClosed{};
+}
+
+void ThreadPool::offer_processor() {
+    if (here_.turn.over(now(), processor_time)) away(std::this_thread::yield);
+}
+
+void ThreadPool::end_phase(unsigned phase) {
+    done_.store(0, std::memory_order_relaxed);
+    claim_.store(claim_of(phase + 1), std::memory_order_release);
+    phase_.store(phase + 1, std::memory_order_release);
+    phase_.notify_all();
+}
+
+void ThreadPool::wait_for_end(unsigned phase) {
+    if (!changes_soon(phase_, phase)) away([&] { rest_while(phase_, phase); });
+}
 
 }  // namespace millstream
