@@ -1,10 +1,13 @@
-// Laws of the thread pool and of turns: exits with the number of the first check that fails.
+// Laws of the thread pool, of turns and of seats: says which does not hold, or that all do.
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 #include <vector>
 
+#include "seats.h"
 #include "threads.h"
 #include "turn.h"
 
@@ -31,10 +34,12 @@ void phases_follow_each_other(int threads) {
                 check(begin >= 0 && begin < end && end <= kItems, "pieces lie within the phase");
                 for (int i = begin; i < end; ++i) ++a[static_cast<size_t>(i)];
             });
-            pool.for_shares(kItems, 8, [&](int begin, int end) {
+            const auto add = [&](int begin, int end) {
                 for (int i = begin; i < end; ++i) b[static_cast<size_t>(i)] += a[static_cast<size_t>(kItems - 1 - i)];
-            }, [&] { tails.push_back(b[0]); });
-            pool.for_each(0, 4, [](int, int) { check(false, "an empty phase has no pieces"); }, [&] { tails.push_back(-1); });
+            };
+            const auto nothing = [](int, int) { check(false, "an empty phase has no pieces"); };
+            pool.for_shares(kItems, 8, add, [&] { tails.push_back(b[0]); });
+            pool.for_each(0, 4, nothing, [&] { tails.push_back(-1); });
             pool.for_each(1, 4, [&](int, int) { tails.push_back(-2); });
         };
         pool.run(region);
@@ -91,7 +96,9 @@ void two_pools_share_a_thread() {
     std::atomic<int> items{0};
     const auto count = [&](int, int) { ++items; };
     for (int r = 0; r < 50; ++r) {
-        auto in_one = [&](int) { for (int p = 0; p < 3; ++p) one.for_each(4, 1, count); };
+        auto in_one = [&](int) {
+            for (int p = 0; p < 3; ++p) one.for_each(4, 1, count);
+        };
         auto in_other = [&](int) { other.for_each(4, 1, count); };
         one.run(in_one);
         other.run(in_other);
@@ -127,10 +134,35 @@ void turns_end() {
     check(!turn.over(100 + 7 * L, cpu), "for more than a quarter it does not");
 }
 
+void seats_are_told_apart() {
+    Seats seats(3);
+    const auto turns = [&](int member, int processor, int n) {
+        bool crowded = false;
+        for (int i = 0; i < n; ++i) {
+            check(!crowded, "only the last of the turns is too many");
+            crowded = seats.crowded(member, processor);
+        }
+        return crowded;
+    };
+    check(!seats.taken(7), "at first nobody sits anywhere");
+    check(!turns(0, 7, 20) && seats.taken(7), "who is alone on a processor is not crowded, however long");
+    check(!turns(1, 5, 20), "nor are two on two");
+    check(turns(1, 7, Seats::kPatience), "two on one are, after some turns");
+    check(!turns(1, 7, Seats::kPatience - 1), "which are then counted anew");
+    check(!turns(1, 5, 1) && !turns(1, 7, Seats::kPatience - 1), "and after a turn alone");
+    seats.leave(0);
+    check(!turns(1, 7, 20), "a sleeping thread takes no seat");
+    check(!turns(0, 7, Seats::kPatience - 1) && turns(0, 7, 1), "each counts its own turns");
+    seats.leave(0);
+    seats.leave(1);
+    check(!seats.taken(7), "a seat that all have left is free");
+}
+
 }  // namespace
 
 int main() {
     turns_end();
+    seats_are_told_apart();
     for (const int threads : {1, 2, 3, 8}) {
         phases_follow_each_other(threads);
         absent_threads_hold_nobody_up(threads);

@@ -11,7 +11,7 @@ namespace {
 // Rows of activations that one pass over a weight tile serves: they stay in L2 while tiles pass through L1.
 constexpr int kRowBlock = 64;
 
-// So few tokens that work per token is not worth a barrier.
+// So few tokens that work per token is not worth a phase.
 constexpr int kFewTokens = 4;
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }

@@ -10,10 +10,9 @@ namespace millstream {
 
 namespace {
 
-// A wait spins while the others are likely to be done soon, a few microseconds; then it offers its processor to whoever
-// waits for one, perhaps the very thread that is awaited; then it sleeps.
-constexpr int kSpins = 200;
-constexpr int kYields = 8;
+// A wait spins while the others are likely to be done soon, some microseconds; then it sleeps. To yield instead would cost a
+// thread that has the shorter wait whole milliseconds, if others want its processor.
+constexpr int kSpins = 500;
 
 // gate_: the region's number in the upper half; below, whether it is open and how many guests are inside.
 constexpr uint64_t kOpen = uint64_t{1} << 31;
@@ -46,14 +45,32 @@ bool changes_soon(const std::atomic<T>& value, T old) {
     return false;
 }
 
-// Returns when the value is no longer `old`; the processor is others' meanwhile.
 template <class T>
-void rest_while(const std::atomic<T>& value, T old) {
-    for (int i = 0; i < kYields; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
-        std::this_thread::yield();
-    }
+void sleep_while(const std::atomic<T>& value, T old) {
     while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+// Moves this thread to a processor that no member of the team is on, if it may use one. The system is free to move it again.
+void take_free_seat(const Seats& seats) {
+#ifdef __linux__
+    cpu_set_t allowed, free;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    free = allowed;
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+        if (CPU_ISSET(i, &free) && seats.taken(i)) CPU_CLR(i, &free);
+    if (CPU_COUNT(&free) == 0 || sched_setaffinity(0, sizeof free, &free) != 0) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
+#else
+    (void)seats;
+#endif
+}
+
+int current_processor() {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
 }
 
 }  // namespace
@@ -69,7 +86,7 @@ int default_threads() {
 
 constinit thread_local ThreadPool::Place ThreadPool::here_{};
 
-ThreadPool::ThreadPool(int threads) : size_(threads) {
+ThreadPool::ThreadPool(int threads) : size_(threads), seats_(threads) {
     for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
@@ -91,16 +108,19 @@ void ThreadPool::run_function(Function function, void* context) {
     region_.notify_all();
     here_.region = region;
     here_.phase = first_phase_;
-    here_.guest = false;
+    here_.thread = 0;
     function(context, 0);
     close();
 }
 
 void ThreadPool::work(int thread) noexcept {
     unsigned region = 0;
-    here_.guest = true;
+    here_.thread = thread;
     while (true) {
-        if (!changes_soon(region_, region)) rest_while(region_, region);
+        if (!changes_soon(region_, region)) {
+            seats_.leave(thread);
+            sleep_while(region_, region);
+        }
         region = region_.load(std::memory_order_acquire);
         if (stopping_.load(std::memory_order_relaxed)) return;
         if (!enter(region)) continue;
@@ -131,7 +151,7 @@ void ThreadPool::leave() {
 void ThreadPool::close() {
     uint64_t gate = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
     while ((gate & kGuests) != 0) {
-        if (!changes_soon(gate_, gate)) rest_while(gate_, gate);
+        if (!changes_soon(gate_, gate)) sleep_while(gate_, gate);
         gate = gate_.load(std::memory_order_acquire);
     }
 }
@@ -139,13 +159,22 @@ void ThreadPool::close() {
 // wait() outside of the region, so that it can end meanwhile.
 template <class Wait>
 void ThreadPool::away(const Wait& wait) {
-    if (here_.guest) leave();
+    if (here_.thread != 0) leave();
     wait();
-    if (here_.guest && !enter(here_.region)) throw RegionClosed{};
+    if (here_.thread != 0 && !enter(here_.region)) throw RegionClosed{};
 }
 
 void ThreadPool::offer_processor() {
-    if (here_.turn.over(now(), processor_time)) away(std::this_thread::yield);
+    if (!here_.turn.over(now(), processor_time)) return;
+    const int processor = current_processor();
+    const bool move = processor >= 0 && seats_.crowded(here_.thread, processor) && here_.thread != 0;
+    away([&] {
+        if (move) {
+            take_free_seat(seats_);
+        } else {
+            std::this_thread::yield();
+        }
+    });
 }
 
 void ThreadPool::end_phase(unsigned phase) {
@@ -156,7 +185,11 @@ void ThreadPool::end_phase(unsigned phase) {
 }
 
 void ThreadPool::wait_for_end(unsigned phase) {
-    if (!changes_soon(phase_, phase)) away([&] { rest_while(phase_, phase); });
+    if (changes_soon(phase_, phase)) return;
+    away([&] {
+        seats_.leave(here_.thread);
+        sleep_while(phase_, phase);
+    });
 }
 
 }  // namespace millstream

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "seats.h"
 #include "turn.h"
 
 namespace millstream {
@@ -63,8 +64,8 @@ private:
 
     // Where this thread is in the region that it runs.
     struct Place {
+        int thread;  // 0: the caller's, all others are guests
         unsigned region, phase;
-        bool guest;  // not the caller's thread
         Turn turn;
     };
     static thread_local Place here_;
@@ -109,6 +110,7 @@ private:
 
     const int size_;
     std::mutex mutex_;  // one region at a time
+    Seats seats_;
     std::vector<std::thread> workers_;
 
     // Of the open region; read by guests.
