@@ -10,8 +10,8 @@ namespace millstream {
 
 namespace {
 
-// A wait spins while the others are likely to be done soon, some microseconds; then it sleeps. To yield instead would cost a
-// thread that has the shorter wait whole milliseconds, if others want its processor.
+// A wait spins while the others are likely to be done soon, some microseconds; then it sleeps. Yields between the two would
+// be dear beside other work: each hands over the processor for milliseconds.
 constexpr int kSpins = 500;
 
 // gate_: the region's number in the upper half; below, whether it is open and how many guests are inside.
@@ -45,6 +45,7 @@ bool changes_soon(const std::atomic<T>& value, T old) {
     return false;
 }
 
+// Returns when the value is no longer `old`.
 template <class T>
 void sleep_while(const std::atomic<T>& value, T old) {
     while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
