@@ -35,11 +35,11 @@ void pause() {
 #endif
 }
 
-// Whether the value is another than `old` within a moment.
-template <class T>
-bool changes_soon(const std::atomic<T>& value, T old) {
+// Whether a condition holds within a moment.
+template <class Condition>
+bool soon(const Condition& holds) {
     for (int i = 0; i < kSpins; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return true;
+        if (holds()) return true;
         pause();
     }
     return false;
@@ -47,7 +47,8 @@ bool changes_soon(const std::atomic<T>& value, T old) {
 
 // Returns when the value is no longer `old`.
 template <class T>
-void sleep_while(const std::atomic<T>& value, T old) {
+void wait_while(const std::atomic<T>& value, T old) {
+    if (soon([&] { return value.load(std::memory_order_acquire) != old; })) return;
     while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
@@ -103,7 +104,7 @@ void ThreadPool::run_function(Function function, void* context) {
     const unsigned region = region_.load(std::memory_order_relaxed) + 1;
     function_ = function;
     context_ = context;
-    first_phase_ = phase_.load(std::memory_order_relaxed);
+    first_phase_ = phase_of(claim_.load(std::memory_order_relaxed));
     gate_.store(uint64_t{region} << 32 | kOpen, std::memory_order_release);
     region_.store(region, std::memory_order_release);
     region_.notify_all();
@@ -118,10 +119,8 @@ void ThreadPool::work(int thread) noexcept {
     unsigned region = 0;
     here_.thread = thread;
     while (true) {
-        if (!changes_soon(region_, region)) {
-            seats_.leave(thread);
-            sleep_while(region_, region);
-        }
+        seats_.leave(thread);
+        wait_while(region_, region);
         region = region_.load(std::memory_order_acquire);
         if (stopping_.load(std::memory_order_relaxed)) return;
         if (!enter(region)) continue;
@@ -152,7 +151,7 @@ void ThreadPool::leave() {
 void ThreadPool::close() {
     uint64_t gate = gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
     while ((gate & kGuests) != 0) {
-        if (!changes_soon(gate_, gate)) sleep_while(gate_, gate);
+        wait_while(gate_, gate);
         gate = gate_.load(std::memory_order_acquire);
     }
 }
@@ -178,18 +177,24 @@ void ThreadPool::offer_processor() {
     });
 }
 
+// Threads that see claim_ go on do not wait for ended_, and may end the next phase before it is counted.
 void ThreadPool::end_phase(unsigned phase) {
     done_.store(0, std::memory_order_relaxed);
     claim_.store(claim_of(phase + 1), std::memory_order_release);
-    phase_.store(phase + 1, std::memory_order_release);
-    phase_.notify_all();
+    ended_.fetch_add(1, std::memory_order_release);
+    ended_.notify_all();
 }
 
 void ThreadPool::wait_for_end(unsigned phase) {
-    if (changes_soon(phase_, phase)) return;
+    const auto ended = [&] { return phase_of(claim_.load(std::memory_order_acquire)) != phase; };
+    if (soon(ended)) return;
     away([&] {
         seats_.leave(here_.thread);
-        sleep_while(phase_, phase);
+        while (true) {
+            const unsigned count = ended_.load(std::memory_order_acquire);
+            if (ended()) return;
+            ended_.wait(count, std::memory_order_acquire);
+        }
     });
 }
 

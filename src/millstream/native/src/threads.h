@@ -123,7 +123,7 @@ private:
     alignas(64) std::atomic<uint64_t> gate_{0};    // its number, whether it is open, and the guests inside
     alignas(64) std::atomic<uint64_t> claim_{0};   // the phase, and the first of its items that nobody has claimed
     alignas(64) std::atomic<int> done_{0};         // items of the phase
-    alignas(64) std::atomic<unsigned> phase_{0};   // as in claim_; waited for
+    alignas(64) std::atomic<unsigned> ended_{0};   // phases so far, counted after claim_ has gone on; waited for
 };
 
 }  // namespace millstream
