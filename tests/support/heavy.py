@@ -20,6 +20,7 @@ HEAVY_FILES = (
     "web/test_history.py",
     "e2e/test_tools.py",
     "web/test_page_chat.py",
+    "native/test_threads.py",
     "native/test_sampler.py",
     "cli/test_command.py",
     "e2e/test_default_embeddings.py",

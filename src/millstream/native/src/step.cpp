@@ -11,7 +11,7 @@ namespace {
 // Rows of activations that one pass over a weight tile serves: they stay in L2 while tiles pass through L1.
 constexpr int kRowBlock = 64;
 
-// So few tokens that work per token is not worth a barrier.
+// So few tokens that work per token is not worth a phase.
 constexpr int kFewTokens = 4;
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -46,7 +46,7 @@ Step::Step(Model& model, const StepInput& input)
       tokens_(static_cast<int>(input.tokens.size())),
       hidden_(model.config_.hidden) {}
 
-void Step::run(int thread) noexcept {
+void Step::run(int thread) {
     embed();
     for (int layer = 0; layer < static_cast<int>(model_.config_.layers.size()); ++layer) {
         attention_block(layer, thread);
@@ -234,7 +234,7 @@ void Step::sample(int thread) {
 }
 
 void sample_kept(ThreadPool& pool, Workspace& work, int vocab, const SamplingBatch& sampling, const SampleOutput& out,
-                 int thread) noexcept {
+                 int thread) {
     SamplerScratch& scratch = work.sampler_scratch[static_cast<size_t>(thread)];
     pool.for_each(sampling.rows, 1, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)

@@ -1,4 +1,4 @@
-// The program of one step, run by every thread of the pool at once.
+// The program of one step, run by the threads of the pool at once.
 #pragma once
 
 #include "model.h"
@@ -9,8 +9,8 @@ class Step {
 public:
     Step(Model& model, const StepInput& input);
 
-    // Called once on every thread; phases are separated by the pool's barriers.
-    void run(int thread) noexcept;
+    // The body of a region of the pool: what threads share, they write in its phases only.
+    void run(int thread);
 
 private:
     struct Product {
@@ -60,8 +60,8 @@ private:
     const int hidden_;
 };
 
-// Samples the logits that a step has kept, row by row; called once on every thread of the pool.
+// Samples the logits that a step has kept, row by row; the body of a region of the pool.
 void sample_kept(ThreadPool& pool, Workspace& work, int vocab, const SamplingBatch& sampling, const SampleOutput& out,
-                 int thread) noexcept;
+                 int thread);
 
 }  // namespace millstream
