@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from millstream.engine.memory import MemoryNeed, NotEnoughMemory, require_room, resident_bytes, still_to_take
+from millstream.engine.memory import (
+    MemoryNeed,
+    NotEnoughMemory,
+    memory_need,
+    require_room,
+    resident_bytes,
+    still_to_take,
+)
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.sizing import _group_rooms
+from millstream.models.loader import build_native, load_model_file
+from support.tiny_models import TYPES, build_tiny_model
 
 NEED = MemoryNeed(weights=1000, working=100, token=2)
 
@@ -25,6 +34,18 @@ def test_a_model_fits_with_a_small_context_or_with_the_cache_that_was_asked_for(
         with pytest.raises(NotEnoughMemory, match="not enough memory"):
             require_room(NEED, context_length=context, kv_bytes=kv, free_bytes=free)
     require_room(NEED, context_length=10, kv_bytes=500, free_bytes=1600)
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_weights_take_what_is_told_of_each_type(types: str, tmp_path: Path) -> None:
+    """All but the rows that fill the last tile of the vocabulary."""
+    with load_model_file(build_tiny_model(tmp_path / "m.gguf", types=types)) as file:
+        need = memory_need(file, max_rows=1)
+        taken = build_native(file, kv_blocks=1, max_tokens=1, max_rows=1, threads=1).weight_bytes
+        vocab, hidden = file.spec.vocab_size, file.spec.hidden
+    filling = -vocab % 16 / vocab
+    tables = vocab * hidden * 4 * 2
+    assert need.weights <= taken <= need.weights + filling * tables
 
 
 def test_what_an_engine_has_taken_counts_no_more() -> None:

@@ -46,21 +46,32 @@ struct Activations {
 };
 
 struct RandomMatrix {
-    std::vector<uint8_t> data, scales, mins;
+    std::vector<uint8_t> data, scales;
     MatrixView view;
 
-    // extreme: integers are the largest nibbles, or the smallest bytes.
-    RandomMatrix(Format format, int tiles, int cols, bool half, bool with_mins, bool extreme) {
+    // extreme: all bits of the integers are set, or they are the smallest bytes.
+    RandomMatrix(Format format, int tiles, int cols, bool extreme) {
         const int groups = cols / kGroup;
-        const bool integer = format <= Format::I8G16;
-        const size_t weight_bits = format == Format::U4 ? 4 : integer ? 8 : format == Format::F32 ? 32 : 16;
-        data.resize(static_cast<size_t>(tiles) * 16 * static_cast<size_t>(cols) * weight_bits / 8);
-        for (uint8_t& byte : data) byte = extreme ? format == Format::U4 ? 0xff : 0x80 : static_cast<uint8_t>(rng());
-        if (!integer) fill_floats(format);
-        const size_t lanes = static_cast<size_t>(tiles * groups * 16) * (format == Format::I8G16 ? 2 : 1);
-        if (integer) fill(scales, lanes, half);
-        if (integer && with_mins) fill(mins, lanes, half);
-        view = {format, half, tiles * 16, cols, tiles, groups, data.data(), scales.data(), mins.empty() ? nullptr : mins.data()};
+        const IntegerLayout layout = layout_of(format);
+        const size_t bits = is_integer(format) ? static_cast<size_t>(layout.bits) : format == Format::F32 ? 32 : 16;
+        data.resize(static_cast<size_t>(tiles) * 16 * static_cast<size_t>(cols) * bits / 8);
+        for (uint8_t& byte : data) byte = extreme ? layout.bits < 8 ? 0xff : 0x80 : static_cast<uint8_t>(rng());
+        if (is_integer(format)) {
+            fill_scales(layout, tiles * groups / layout.run);
+        } else {
+            fill_floats(format);
+        }
+        view = {format, tiles * 16, cols, tiles, groups, data.data(), scales.data()};
+    }
+
+    void fill_scales(const IntegerLayout& layout, int records) {
+        scales.resize(static_cast<size_t>(records) * static_cast<size_t>(layout.record_bytes()));
+        for (uint8_t& byte : scales) byte = static_cast<uint8_t>(rng());
+        for (int i = 0; i < records; ++i)
+            for (int j = 0; j < layout.numbers() * kTileRows; ++j) {
+                const uint16_t half = float_to_half(random_float(0.1f));
+                std::memcpy(&scales[static_cast<size_t>(i * layout.record_bytes() + j * 2)], &half, 2);
+            }
     }
 
     void fill_floats(Format format) {
@@ -72,27 +83,16 @@ struct RandomMatrix {
             else std::memcpy(&data[i], &half, 2);
         }
     }
-
-    static void fill(std::vector<uint8_t>& out, size_t n, bool half) {
-        out.resize(n * (half ? 2 : 4));
-        for (size_t i = 0; i < n; ++i) {
-            const float value = random_float(0.1f);
-            const uint16_t bits = float_to_half(value);
-            if (half) std::memcpy(&out[i * 2], &bits, 2);
-            else std::memcpy(&out[i * 4], &value, 4);
-        }
-    }
 };
 
-void check_products(const Kernels& level, Format format, ActivationType type, bool half, bool mins, int tiles, int cols, int n,
-                    bool extreme = false) {
-    const RandomMatrix w(format, tiles, cols, half, mins, extreme);
+void check_products(const Kernels& level, Format format, ActivationType type, int tiles, int cols, int n, bool extreme = false) {
+    const RandomMatrix w(format, tiles, cols, extreme);
     std::vector<float> values(static_cast<size_t>(n * cols));
     for (float& v : values) v = extreme ? -8.0f : random_float(8.0f);
     Activations expected(type, n, cols, values), found(type, n, cols, values);
     const std::string name = std::string(level.name) + " format " + std::to_string(static_cast<int>(format)) + " type " +
                              std::to_string(static_cast<int>(type)) + " tiles " + std::to_string(tiles) + " cols " + std::to_string(cols) + " rows " + std::to_string(n);
-    if (format <= Format::I8G16) {
+    if (is_integer(format)) {
         kGenericKernels.quantize(expected.view, 0, n, 0, cols / kGroup);
         level.quantize(found.view, 0, n, 0, cols / kGroup);
         compare(name + ": words", expected.words.data(), found.words.data(), expected.words.size() * 2);
@@ -150,14 +150,14 @@ void check_attention(const Kernels& level, KvType type, int rows, int group, int
 
 int main() {
     for (const Kernels* level : {&kAvx512Kernels, &kAmxKernels}) {
-        for (const Format format : {Format::U4, Format::I8, Format::I8G16, Format::F32, Format::F16, Format::BF16})
+        for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q4_K, Format::Q5_0, Format::Q5_1, Format::Q5_K,
+                                    Format::Q6_K, Format::Q8_0, Format::F32, Format::F16, Format::BF16})
             for (const ActivationType type : {ActivationType::I12, ActivationType::I8}) {
-                for (const bool half : {false, true})
-                    for (const bool mins : {false, true})
-                        for (const int n : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 49, 64})
-                            check_products(*level, format, type, half, mins && format != Format::I8G16, 2 + n % 4,
-                                           kGroup * (n % 3 ? 5 : 19), n);
-                check_products(*level, format, type, true, false, 4, kGroup * 3, 51, true);
+                const int run = is_integer(format) ? layout_of(format).run : 1;
+                const int narrow = kGroup * (run > 1 ? run : 5), wide = kGroup * (run > 1 ? 3 * run : 19);
+                for (const int n : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 49, 64})
+                    check_products(*level, format, type, 2 + n % 4, n % 3 ? narrow : wide, n);
+                check_products(*level, format, type, 4, narrow, 51, true);
             }
         for (const int dim : {10, 16, 48, 64, 80})
             for (const int rows : {1, 3, 10, 33})
@@ -167,8 +167,8 @@ int main() {
                             check_attention(*level, type, rows, group, dim, 250 + rows, window, dim == 48 ? 2.0f : 0.0f);
     }
     // A thread has tiles of its own, and may have to do with them first in any product.
-    for (const Format format : {Format::U4, Format::I8G16})
-        std::thread([&] { check_products(kAmxKernels, format, ActivationType::I12, true, false, 3, kGroup * 5, 21); }).join();
+    for (const Format format : {Format::Q4_1, Format::Q6_K})
+        std::thread([&] { check_products(kAmxKernels, format, ActivationType::I12, 3, kGroup * 8, 21); }).join();
     std::printf("%d comparisons, %d differ\n", compared, failed);
     return failed ? 1 : 0;
 }

@@ -25,12 +25,11 @@ adds (llguidance's form of it)."""
 
 _BYTES_PER_WEIGHT = {
     F32: 4.0, F16: 2.0, BF16: 2.0,
-    2: 0.5625, 3: 0.625, 12: 0.75,  # Q4_0, Q4_1, Q4_K
-    6: 1.0625, 7: 1.125, 13: 1.25,  # Q5_0, Q5_1, Q5_K
-    8: 1.0625, 14: 1.25,  # Q8_0, Q6_K
+    2: 0.5625, 3: 0.625, 12: 0.578125,  # Q4_0, Q4_1, Q4_K
+    6: 0.6875, 7: 0.75, 13: 0.703125,  # Q5_0, Q5_1, Q5_K
+    8: 1.0625, 14: 0.8203125,  # Q8_0, Q6_K
 }  # fmt: skip
-"""By GGUF type: in the internal formats (docs/engine.md), the scales in the wider of their two forms where the
-file's type has two levels of them."""
+"""By GGUF type: in the internal formats (docs/engine.md)."""
 
 
 class NotEnoughMemory(Exception):

@@ -3,10 +3,10 @@
 namespace millstream {
 
 const GgmlTraits* ggml_traits(int type) {
-    static constexpr GgmlTraits f32{"F32", 1, 4, false}, f16{"F16", 1, 2, false}, bf16{"BF16", 1, 2, false},
-        q4_0{"Q4_0", 32, 18, true}, q4_1{"Q4_1", 32, 20, true}, q5_0{"Q5_0", 32, 22, false}, q5_1{"Q5_1", 32, 24, true},
-        q8_0{"Q8_0", 32, 34, false}, q4_k{"Q4_K", 256, 144, true}, q5_k{"Q5_K", 256, 176, true},
-        q6_k{"Q6_K", 256, 210, false};
+    static constexpr GgmlTraits f32{"F32", 1, 4}, f16{"F16", 1, 2}, bf16{"BF16", 1, 2},
+        q4_0{"Q4_0", 32, 18}, q4_1{"Q4_1", 32, 20}, q5_0{"Q5_0", 32, 22}, q5_1{"Q5_1", 32, 24},
+        q8_0{"Q8_0", 32, 34}, q4_k{"Q4_K", 256, 144}, q5_k{"Q5_K", 256, 176},
+        q6_k{"Q6_K", 256, 210};
     switch (static_cast<GgmlType>(type)) {
         case GgmlType::F32: return &f32;
         case GgmlType::F16: return &f16;

@@ -12,7 +12,6 @@ struct GgmlTraits {
     const char* name;
     int block_size;  // weights
     int block_bytes;
-    bool has_min;  // value = scale * q + min, else scale * q
 };
 
 // Null for a type that is not supported.

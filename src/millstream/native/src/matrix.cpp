@@ -1,6 +1,7 @@
 #include "matrix.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "kernels/half.h"
@@ -26,8 +27,38 @@ size_t row_bytes_checked(const std::string& name, const GgmlTraits* traits, int6
 
 size_t line_padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-float scale_at(const void* scales, bool half, int64_t i) {
-    return half ? half_to_float(static_cast<const uint16_t*>(scales)[i]) : static_cast<const float*>(scales)[i];
+// A byte for each of the 16 rows of a tile and four inputs.
+using Line = uint8_t[kTileRows * 4];
+
+// The integer of input k of a group and a row, as repack_tile stores it.
+int unpack_integer(const IntegerLayout& layout, const Line* lines, int lane, int k) {
+    const int quad = k / 4, at = lane * 4 + k % 4;
+    if (layout.bits == 8) return static_cast<int8_t>(lines[quad][at]);
+    const int low = lines[quad % 4][at] >> (quad / 4 * 4) & 15, upper_bits = layout.bits - 4;
+    if (upper_bits == 0) return low;
+    const int quads = 8 / upper_bits, mask = (1 << upper_bits) - 1;
+    const int upper = lines[4 + quad / quads][at] >> (quad % quads * upper_bits) & mask;
+    return (low | upper << 4) - layout.offset;
+}
+
+struct ScaleAndMin {
+    float scale, min;
+};
+
+// Those of a row in a part of group `index` of a record, as repack_tile stores them.
+ScaleAndMin unpack_scales(const IntegerLayout& layout, const uint8_t* record, int lane, int index, int part) {
+    const auto half = [&](int number) {
+        uint16_t bits;
+        std::memcpy(&bits, record + (number * kTileRows + lane) * 2, sizeof bits);
+        return half_to_float(bits);
+    };
+    float scale = half(0), min = layout.numbers() == 2 ? half(1) : 0.0f;
+    if (layout.run > 1) {
+        const uint8_t* bytes = record + layout.numbers() * kTileRows * 2 + (index * layout.parts + part) * layout.part_bytes();
+        scale *= static_cast<float>(static_cast<int8_t>(bytes[lane]));
+        if (layout.numbers() == 2) min *= static_cast<float>(static_cast<int8_t>(bytes[kTileRows + lane]));
+    }
+    return {scale, layout.minimum == Minimum::Scaled ? -8.0f * scale : min};
 }
 
 size_t size_of(Format format) { return format == Format::F32 ? sizeof(float) : sizeof(uint16_t); }
@@ -38,30 +69,26 @@ Matrix::Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t col
     const GgmlTraits* traits = ggml_traits(ggml_type);
     const size_t row_bytes = row_bytes_checked(name, traits, rows, cols, bytes);
     source_ = {static_cast<GgmlType>(ggml_type), static_cast<const uint8_t*>(data), row_bytes};
-    has_min_ = traits->has_min;
     view_.format = format_of(source_.type);
     view_.rows = static_cast<int>(rows);
     view_.cols = static_cast<int>(cols);
     view_.tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
     view_.groups = static_cast<int>(cols / kGroup);
-    view_.half_scales = integer() && has_half_scales(source_.type);
 }
 
 size_t Matrix::data_bytes() const {
     const size_t weights = static_cast<size_t>(view_.tiles) * kTileRows * static_cast<size_t>(view_.cols);
     if (!integer()) return weights * size_of(view_.format);
-    return view_.format == Format::U4 ? weights / 2 : weights;
+    return weights * static_cast<size_t>(layout_of(view_.format).bits) / 8;
 }
 
 size_t Matrix::scale_bytes() const {
     if (!integer()) return 0;
-    const size_t groups = static_cast<size_t>(view_.tiles) * kTileRows * static_cast<size_t>(view_.groups);
-    return groups * (view_.format == Format::I8G16 ? 2 : 1) * (view_.half_scales ? sizeof(uint16_t) : sizeof(float));
+    const IntegerLayout layout = layout_of(view_.format);
+    return static_cast<size_t>(view_.tiles) * static_cast<size_t>(view_.groups / layout.run * layout.record_bytes());
 }
 
-size_t Matrix::placed_bytes() const {
-    return line_padded(data_bytes()) + line_padded(scale_bytes()) + line_padded(min_bytes());
-}
+size_t Matrix::placed_bytes() const { return line_padded(data_bytes()) + line_padded(scale_bytes()); }
 
 uint8_t* Matrix::place(uint8_t* to) {
     const auto next = [&](size_t bytes) -> uint8_t* {
@@ -71,7 +98,6 @@ uint8_t* Matrix::place(uint8_t* to) {
     };
     view_.data = next(data_bytes());
     view_.scales = next(scale_bytes());
-    view_.mins = next(min_bytes());
     return to;
 }
 
@@ -80,33 +106,24 @@ void Matrix::place_alone() {
     place(own_.data());
 }
 
-bool Matrix::repack(int begin, int end) {
+void Matrix::repack(int begin, int end) {
     // The views' memory is the matrix's own; what is const about it is that kernels only read.
     const size_t tiles = static_cast<size_t>(view_.tiles), data_step = data_bytes() / tiles, scale_step = scale_bytes() / tiles;
-    const auto tile_of = [](const void* all, size_t step, int tile) {
-        return all ? static_cast<uint8_t*>(const_cast<void*>(all)) + static_cast<size_t>(tile) * step : nullptr;
+    const auto tile_of = [](const uint8_t* all, size_t step, int tile) {
+        return all ? const_cast<uint8_t*>(all) + static_cast<size_t>(tile) * step : nullptr;
     };
-    bool exact = true;
     for (int tile = begin; tile < end; ++tile) {
         const int64_t first = int64_t{tile} * kTileRows;
         const int count = static_cast<int>(std::min<int64_t>(view_.rows - first, kTileRows));
-        const TilePlace to{tile_of(view_.data, data_step, tile), tile_of(view_.scales, scale_step, tile),
-                           tile_of(view_.mins, scale_step, tile), view_.half_scales};
-        exact &= repack_tile(source_, first, count, view_.cols, to);
+        repack_tile(source_, first, count, view_.cols,
+                    {tile_of(view_.data, data_step, tile), tile_of(view_.scales, scale_step, tile)});
     }
-    return exact;
-}
-
-void Matrix::widen() {
-    view_.half_scales = false;
-    place_alone();
-    repack(0, view_.tiles);
 }
 
 Matrix Matrix::alone(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes) {
     Matrix matrix(name, ggml_type, rows, cols, data, bytes);
     matrix.place_alone();
-    if (!matrix.repack(0, matrix.tiles())) matrix.widen();
+    matrix.repack(0, matrix.tiles());
     return matrix;
 }
 
@@ -116,7 +133,8 @@ size_t Matrix::source_bytes(int begin, int end) const {
 }
 
 void Matrix::dequantize_row(int r, float* out) const {
-    const int64_t tile = r / kTileRows, lane = r % kTileRows;
+    const int64_t tile = r / kTileRows;
+    const int lane = r % kTileRows;
     const MatrixView& w = view_;
     if (!integer()) {
         const int64_t base = tile * w.cols * kTileRows + lane;
@@ -131,16 +149,19 @@ void Matrix::dequantize_row(int r, float* out) const {
         }
         return;
     }
-    const bool nibbles = w.format == Format::U4, split = w.format == Format::I8G16;
-    for (int k = 0; k < w.cols; ++k) {
-        const int64_t group = tile * w.groups + k / kGroup;
-        const int in_group = k % kGroup;
-        const int quad = nibbles ? in_group / 4 % 4 : in_group / 4;
-        const uint8_t byte = w.data[group * (nibbles ? 256 : 512) + (quad * kTileRows + lane) * 4 + in_group % 4];
-        const int q = nibbles ? (in_group < 16 ? byte & 15 : byte >> 4) : static_cast<int8_t>(byte);
-        const int64_t at = (split ? group * 2 + in_group / 16 : group) * kTileRows + lane;
-        const float value = scale_at(w.scales, w.half_scales, at) * static_cast<float>(q);
-        out[k] = w.mins ? value + scale_at(w.mins, w.half_scales, at) : value;
+    const IntegerLayout layout = layout_of(w.format);
+    for (int g = 0; g < w.groups; ++g) {
+        const int64_t group = tile * w.groups + g;
+        const auto* lines = reinterpret_cast<const Line*>(w.data + group * layout.group_bytes());
+        const uint8_t* record = w.scales + group / layout.run * layout.record_bytes();
+        for (int part = 0; part < layout.parts; ++part) {
+            const ScaleAndMin s = unpack_scales(layout, record, lane, g % layout.run, part);
+            const int part_size = kGroup / layout.parts;
+            for (int k = part * part_size; k < (part + 1) * part_size; ++k) {
+                const float value = s.scale * static_cast<float>(unpack_integer(layout, lines, lane, k));
+                out[g * kGroup + k] = layout.minimum == Minimum::None ? value : value + s.min;
+            }
+        }
     }
 }
 

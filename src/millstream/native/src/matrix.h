@@ -22,7 +22,7 @@ public:
     Matrix(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes);
 
     // Bytes of the contents, and of the memory that `place` takes: each part is aligned to 64 bytes.
-    size_t bytes() const { return data_bytes() + scale_bytes() + min_bytes(); }
+    size_t bytes() const { return data_bytes() + scale_bytes(); }
     size_t placed_bytes() const;
 
     // Contents go to `to`: aligned and zeroed memory that outlives the matrix. Returns its end.
@@ -31,12 +31,8 @@ public:
     // Contents go to memory of its own.
     void place_alone();
 
-    // Fills the tiles [begin, end). False if the file's scales need more than the 16 bits that were thought to suffice:
-    // after the others are done too, `widen` must follow.
-    bool repack(int begin, int end);
-
-    // Fills the whole matrix anew, with scales in 32 bits, in memory of its own.
-    void widen();
+    // Fills the tiles [begin, end).
+    void repack(int begin, int end);
 
     // All steps in one.
     static Matrix alone(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes);
@@ -48,7 +44,7 @@ public:
     int tiles() const { return view_.tiles; }
 
     // Whether products with this matrix take quantised activations.
-    bool integer() const { return view_.format <= Format::I8G16; }
+    bool integer() const { return is_integer(view_.format); }
 
     // The tensor's bytes of the tiles [begin, end).
     const uint8_t* source(int begin) const { return source_.data + static_cast<size_t>(begin) * kTileRows * source_.row_bytes; }
@@ -60,10 +56,8 @@ public:
 private:
     size_t data_bytes() const;
     size_t scale_bytes() const;
-    size_t min_bytes() const { return has_min_ ? scale_bytes() : 0; }
 
     MatrixView view_{};
-    bool has_min_ = false;
     GgmlRows source_{};
     Buffer<uint8_t> own_;
 };

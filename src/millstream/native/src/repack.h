@@ -16,22 +16,16 @@ struct GgmlRows {
     size_t row_bytes;
 };
 
-// Where one tile goes, laid out as MatrixView says: zeros that rows beyond the tensor's stay. mins: null for types without.
+// Where one tile goes, laid out as MatrixView says: zeros that rows beyond the tensor's stay. scales: null for floats.
 struct TilePlace {
     uint8_t* data;
-    void* scales;
-    void* mins;
-    bool half_scales;
+    uint8_t* scales;
 };
 
 // How a type is stored.
 Format format_of(GgmlType type);
 
-// Whether the file's own scales are f16, so that they can be kept like that. (Other types multiply two numbers.)
-bool has_half_scales(GgmlType type);
-
-// Repacks the `count` (1..16) rows from `first` on, of `cols` weights each. False if a scale or minimum is no f16 although
-// half_scales is set; the tile is then of no use.
-bool repack_tile(const GgmlRows& rows, int64_t first, int count, int cols, const TilePlace& to);
+// Repacks the `count` (1..16) rows from `first` on, of `cols` weights each.
+void repack_tile(const GgmlRows& rows, int64_t first, int count, int cols, const TilePlace& to);
 
 }  // namespace millstream

@@ -68,7 +68,6 @@ std::vector<Slot> slots_of(const ModelConfig& config, Weights& weights, int laye
 struct Piece {
     Matrix* matrix;
     int begin, end;
-    bool exact = true;
 
     const uint8_t* source() const { return matrix->source(begin); }
     size_t source_bytes() const { return matrix->source_bytes(begin, end); }
@@ -157,19 +156,17 @@ std::vector<Matrix*> Weights::place() {
 void Weights::load(const ModelConfig& config, std::span<const TensorSource> tensors, bool mapped, ThreadPool& pool) {
     for (const TensorSource& tensor : tensors) set(config, tensor);
     check_complete(config);
-    std::vector<Piece> pieces = pieces_of(place());
+    const std::vector<Piece> pieces = pieces_of(place());
     for (size_t i = 0; mapped && i < kPiecesAhead; ++i) read_ahead(pieces, i);
     auto region = [&](int) {
         pool.for_each(static_cast<int>(pieces.size()), 1, [&](int begin, int) {
             const auto i = static_cast<size_t>(begin);
             if (mapped) read_ahead(pieces, i + kPiecesAhead);
-            pieces[i].exact = pieces[i].matrix->repack(pieces[i].begin, pieces[i].end);
+            pieces[i].matrix->repack(pieces[i].begin, pieces[i].end);
             if (mapped) give_back(pieces[i]);
         });
     };
     pool.run(region);
-    for (const Piece& piece : pieces)
-        if (!piece.exact && piece.matrix->view().half_scales) piece.matrix->widen();
 }
 
 size_t Weights::bytes() const {

@@ -10,6 +10,8 @@ namespace millstream {
 namespace {
 #include "lanes.h"
 
+#include "scales.h"
+
 #include "vnni.h"
 
 #include "matmul_vnni.h"

@@ -8,6 +8,8 @@ namespace millstream {
 namespace {
 #include "lanes.h"
 
+#include "scales.h"
+
 #include "matmul_avx2.h"
 
 #include "table.h"

@@ -10,6 +10,8 @@ namespace millstream {
 namespace {
 #include "lanes.h"
 
+#include "scales.h"
+
 #include "matmul_generic.h"
 
 #include "table.h"

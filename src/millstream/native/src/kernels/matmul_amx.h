@@ -23,7 +23,8 @@ template <Format kFormat, ActivationType kType>
 struct Shape {
     static constexpr Format format = kFormat;
     static constexpr ActivationType type = kType;
-    static constexpr bool nibbles = kFormat == Format::U4;
+    static constexpr bool nibbles = kNibbles<kFormat>;
+    static constexpr bool unpacked = kLayout<kFormat>.bits < 8;
     static constexpr int parts = kParts<kFormat>;  // of a group
     static constexpr int halves = kType == ActivationType::I12 && !nibbles ? 2 : 1;
     static constexpr int record = activation_bytes(kType);
@@ -58,11 +59,21 @@ struct Operands {
     int64_t out_stride;
 };
 
-// The groups of a sweep, from `first` on, of two tiles: nibbles as bytes.
+// The groups of a sweep, from `first` on, of two tiles: what has fewer than eight bits as bytes.
 struct BytePanel {
     I16x32 lines[2][kSweepGroups * 16];
     int first;
 };
+
+// The lines of one group as tiles take them.
+template <Format kFormat, ActivationType kType>
+LANES void unpack_bytes(const uint8_t* w, I16x32* lines) {
+    if constexpr (kNibbles<kFormat>) {
+        unpack<kFormat, kType>(w, lines);
+    } else {
+        for (int quad = 0; quad < 8; ++quad) lines[quad] = reinterpret_cast<I16x32>(load_quad<kFormat>(w, quad));
+    }
+}
 
 // Product i of a stage of T tiles, into the tile registers.
 template <class S, int T, bool kLast>
@@ -71,8 +82,8 @@ LANES void multiply_tiles(const Operands& x, const BytePanel& panel, const Stage
     const int half = i % S::halves, part = stage.part + i / S::halves;
     const int64_t row_bytes = int64_t{x.a.groups} * S::record;
     const auto load_weights = [&]<int kTile>() {
-        if constexpr (S::nibbles) {
-            tile_load<kWeights + kTile>(panel.lines[kTile] + (part - panel.first) * (S::depth / 4), 64);
+        if constexpr (S::unpacked) {
+            tile_load<kWeights + kTile>(panel.lines[kTile] + (part - panel.first * S::parts) * (S::depth / 4), 64);
         } else {
             const int64_t at = static_cast<int64_t>(stage.tile + kTile) * x.w.groups * S::parts + part;
             tile_load<kWeights + kTile>(x.w.data + at * S::depth * kTileRows, 64);
@@ -108,8 +119,8 @@ static void sum_rows(const Operands& x, const Stage& stage, int first) {
         const int part = stage.part + i;
         FW weight_scales[T];
         for (int t = 0; t < T; ++t) {
-            const int64_t at = static_cast<int64_t>(stage.tile + t) * x.w.groups * S::parts + part;
-            weight_scales[t] = load_scales(x.w.scales, x.w.half_scales, at * kTileRows);
+            const int64_t group = static_cast<int64_t>(stage.tile + t) * x.w.groups + part / S::parts;
+            weight_scales[t] = load_scales<S::format>(x.w, group, part % S::parts, 0);
         }
         const float* scales = x.a.scales + static_cast<int64_t>(row) * x.a.groups + part / S::parts;
 #pragma GCC unroll 16
@@ -149,7 +160,7 @@ static void run_stage(const Operands& x, const BytePanel& panel, const Stage& no
 // Nothing in here throws, so the tiles are released in any case.
 template <class S>
 static void multiply_blocks(const Operands& x, int tile_begin, int tile_end, int row_begin, int row_end) {
-    constexpr int group_lines = S::depth / 4;
+    constexpr int group_lines = S::depth * S::parts / 4;
     const int last_rows = (row_end - row_begin) % kBlockRows;
     configure_tiles(tile_shapes<S>(last_rows ? last_rows : kBlockRows));
     alignas(64) Results results[2];
@@ -170,11 +181,11 @@ static void multiply_blocks(const Operands& x, int tile_begin, int tile_end, int
             const int64_t ahead = tile + 2 < tile_end ? int64_t{2} * x.w.groups
                                                       : kSweepGroups - int64_t{tile - tile_begin} * x.w.groups;
             panel.first = first;
-            if constexpr (S::nibbles)
+            if constexpr (S::unpacked)
                 for (int t = 0; t < tiles; ++t)
                     for (int g = 0; g < groups; ++g) {
                         const int64_t group = static_cast<int64_t>(tile + t) * x.w.groups + first + g;
-                        unpack<S::format, S::type>(x.w.data + group * kGroupBytes<S::format>,
+                        unpack_bytes<S::format, S::type>(x.w.data + group * kGroupBytes<S::format>,
                                                    panel.lines[t] + g * group_lines);
                     }
             for (int row = row_begin; row < row_end; row += kBlockRows) {
@@ -198,7 +209,7 @@ static void multiply_amx(const MatrixView& w, int tile_begin, int tile_end, cons
         return multiply_few<kFormat, kNibbleType<kFormat, kType>>(w, tile_begin, tile_end, a, row_begin, row_end, out,
                                                                   out_stride);
     multiply_blocks<Shape<kFormat, kType>>({w, a, out, out_stride}, tile_begin, tile_end, row_begin, row_end);
-    if (w.mins) add_all_minimums(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
+    add_all_minimums<kFormat>(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
 }
 
 template <Format kFormat>

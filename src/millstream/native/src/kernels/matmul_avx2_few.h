@@ -16,7 +16,7 @@ struct GroupView {
 template <Format kFormat, ActivationType kType>
 LANES GroupView group_of(const ActivationsView& a, int row, int g) {
     const int64_t at = static_cast<int64_t>(row) * a.groups + g;
-    if constexpr (kFormat == Format::U4) return {a.bytes + at * activation_bytes(kType), a.scales[at], a.sums[at]};
+    if constexpr (kNibbles<kFormat>) return {a.bytes + at * activation_bytes(kType), a.scales[at], a.sums[at]};
     return {a.words + at * kGroup, a.scales[at], a.sums[at]};
 }
 
@@ -57,16 +57,16 @@ LANES void dot_u4(const uint8_t* w, const GroupView* x, __m256i (*dots)[R]) {
         }
 }
 
-// dots[h][r] over quads [kBegin, kEnd) of one group of bytes, widened to 16 bits, even and odd apart.
-template <int H, int R, int kBegin, int kEnd>
-LANES void dot_i8(const uint8_t* w, const GroupView* x, __m256i (*dots)[R]) {
+// dots[h][r] over quads [kBegin, kEnd) of one group, widened to 16 bits, even and odd apart.
+template <Format kFormat, int H, int R, int kBegin, int kEnd>
+LANES void dot_words(const uint8_t* w, const GroupView* x, __m256i (*dots)[R]) {
     for (int h = 0; h < H; ++h)
         for (int r = 0; r < R; ++r) dots[h][r] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int quad = kBegin; quad < kEnd; ++quad) {
         for (int h = 0; h < H; ++h) {
-            const __m256i bytes = load_bytes(w + quad * kTileRows * 4 + h * 32);
-            const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), odd = _mm256_srai_epi16(bytes, 8);
+            const __m256i bytes = load_quad<kFormat>(w + h * 32, quad);
+            const __m256i even = even_bytes<kFormat>(bytes), odd = odd_bytes(bytes);
             for (int r = 0; r < R; ++r) {
                 const auto* words = static_cast<const int16_t*>(x[r].integers) + quad * 4;
                 dots[h][r] = _mm256_add_epi32(dots[h][r], _mm256_madd_epi16(even, broadcast_dword(words)));
@@ -77,49 +77,52 @@ LANES void dot_i8(const uint8_t* w, const GroupView* x, __m256i (*dots)[R]) {
     }
 }
 
-template <Format kFormat, ActivationType kType, bool kMins, int H, int R>
+template <int H, int R>
+LANES void add_dots(__m256 (*acc)[R], const __m256i (*dots)[R], const __m256* scales, const GroupView* x) {
+    for (int h = 0; h < H; ++h)
+        for (int r = 0; r < R; ++r) acc[h][r] = accumulate(acc[h][r], dots[h][r], scales[h], x[r].scale);
+}
+
+template <Format kFormat, ActivationType kType, int H, int R>
 LANES void multiply_tile(const MatrixView& w, int tile, int half, const ActivationsView& a, int row, float* out,
                          int64_t out_stride) {
-    constexpr int group_bytes = kGroupBytes<kFormat>;
+    constexpr IntegerLayout layout = kLayout<kFormat>;
+    constexpr bool minimums = layout.minimum != Minimum::None;
     __m256 acc[H][R], acc_min[H][R];
     for (int h = 0; h < H; ++h)
         for (int r = 0; r < R; ++r) acc[h][r] = acc_min[h][r] = _mm256_setzero_ps();
-    const auto add_dots = [&](const __m256i(*dots)[R], int64_t lanes, const GroupView* x) {
-        for (int h = 0; h < H; ++h) {
-            const __m256 scales = load_scales(w.scales, w.half_scales, lanes + (half + h) * 8);
-            for (int r = 0; r < R; ++r) acc[h][r] = accumulate(acc[h][r], dots[h][r], scales, x[r].scale);
-        }
-    };
-    for (int g = 0; g < w.groups; ++g) {
-        const int64_t group = static_cast<int64_t>(tile) * w.groups + g;
-        const uint8_t* bytes = w.data + group * group_bytes + half * 32;
-        for (int line = 0; line < group_bytes; line += 64) prefetch_line(bytes, kPrefetch + line);
-        GroupView x[R];
-        for (int r = 0; r < R; ++r) x[r] = group_of<kFormat, kType>(a, row + r, g);
-        __m256i dots[H][R];
-        if constexpr (kFormat == Format::U4) {
-            dot_u4<kType, H, R>(bytes, x, dots);
-            add_dots(dots, group * kTileRows, x);
-        } else if constexpr (kFormat == Format::I8) {
-            dot_i8<H, R, 0, 8>(bytes, x, dots);
-            add_dots(dots, group * kTileRows, x);
-        } else {
-            dot_i8<H, R, 0, 4>(bytes, x, dots);
-            add_dots(dots, group * 2 * kTileRows, x);
-            dot_i8<H, R, 4, 8>(bytes, x, dots);
-            add_dots(dots, (group * 2 + 1) * kTileRows, x);
-        }
-        if constexpr (kMins) {
-            for (int h = 0; h < H; ++h) {
-                const __m256 mins = load_scales(w.mins, w.half_scales, group * kTileRows + (half + h) * 8);
-                for (int r = 0; r < R; ++r)
-                    acc_min[h][r] = _mm256_fmadd_ps(mins, _mm256_set1_ps(x[r].sum), acc_min[h][r]);
+    for (int first = 0; first < w.groups; first += layout.run) {
+        const int64_t group = static_cast<int64_t>(tile) * w.groups + first;
+        const auto first_record = load_record<kFormat>(w, group, half * 8), last_record = load_record<kFormat>(w, group, 8);
+        for (int i = 0; i < layout.run; ++i) {
+            const uint8_t* bytes = w.data + (group + i) * kGroupBytes<kFormat> + half * 32;
+            for (int line = 0; line < kGroupBytes<kFormat>; line += 64) prefetch_line(bytes, kPrefetch + line);
+            GroupView x[R];
+            for (int r = 0; r < R; ++r) x[r] = group_of<kFormat, kType>(a, row + r, first + i);
+            __m256i dots[H][R];
+            __m256 scales[2] = {native(scales_of(first_record, i, 0)), native(scales_of(last_record, i, 0))};
+            if constexpr (kNibbles<kFormat>) {
+                dot_u4<kType, H, R>(bytes, x, dots);
+            } else {
+                dot_words<kFormat, H, R, 0, 8 / layout.parts>(bytes, x, dots);
+            }
+            add_dots<H, R>(acc, dots, scales, x);
+            if constexpr (layout.parts == 2) {
+                dot_words<kFormat, H, R, 4, 8>(bytes, x, dots);
+                scales[0] = native(scales_of(first_record, i, 1)), scales[1] = native(scales_of(last_record, i, 1));
+                add_dots<H, R>(acc, dots, scales, x);
+            }
+            if constexpr (minimums) {
+                const __m256 mins[2] = {native(minimums_of(first_record, i)), native(minimums_of(last_record, i))};
+                for (int h = 0; h < H; ++h)
+                    for (int r = 0; r < R; ++r)
+                        acc_min[h][r] = _mm256_fmadd_ps(mins[h], _mm256_set1_ps(x[r].sum), acc_min[h][r]);
             }
         }
     }
     for (int h = 0; h < H; ++h)
         for (int r = 0; r < R; ++r)
-            _mm256_storeu_ps(out + r * out_stride + (half + h) * 8, kMins ? _mm256_add_ps(acc[h][r], acc_min[h][r]) : acc[h][r]);
+            _mm256_storeu_ps(out + r * out_stride + (half + h) * 8, minimums ? _mm256_add_ps(acc[h][r], acc_min[h][r]) : acc[h][r]);
 }
 
 template <Format kFormat, ActivationType kType, int R>
@@ -128,12 +131,7 @@ static void multiply_few(const MatrixView& w, int tile_begin, int tile_end, cons
     constexpr int vectors = R < 3 ? 2 : 1;  // as the registers allow
     for (int tile = tile_begin; tile < tile_end; ++tile) {
         float* to = out + row * out_stride + tile * kTileRows;
-        for (int half = 0; half < 2; half += vectors) {
-            if (w.mins) {
-                multiply_tile<kFormat, kType, true, vectors, R>(w, tile, half, a, row, to, out_stride);
-            } else {
-                multiply_tile<kFormat, kType, false, vectors, R>(w, tile, half, a, row, to, out_stride);
-            }
-        }
+        for (int half = 0; half < 2; half += vectors)
+            multiply_tile<kFormat, kType, vectors, R>(w, tile, half, a, row, to, out_stride);
     }
 }

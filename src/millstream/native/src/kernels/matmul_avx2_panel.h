@@ -9,7 +9,7 @@ constexpr int kMaxRows = 6;
 // A line of a panel is what four bytes of a row of activations are multiplied by, for all 16 output rows: a quad of nibbles as
 // bytes, or a pair of 16-bit integers.
 template <Format kFormat, ActivationType kType>
-constexpr bool kByteLines = kFormat == Format::U4 && kType == ActivationType::I8;
+constexpr bool kByteLines = kNibbles<kFormat> && kType == ActivationType::I8;
 
 template <Format kFormat, ActivationType kType>
 constexpr int kGroupLines = kByteLines<kFormat, kType> ? kGroup / 4 : kGroup / 2;
@@ -27,22 +27,26 @@ LANES void store_line(uint8_t (*line)[kTileRows * 4], int half, __m256i v) {
 // The lines of one group. A quad of weights gives two pairs: its even and its odd bytes.
 template <Format kFormat, ActivationType kType>
 LANES void unpack(const uint8_t* w, uint8_t (*lines)[kTileRows * 4]) {
-    for (int quad = 0; quad < (kFormat == Format::U4 ? 4 : 8); ++quad) {
+    constexpr bool bytes = kByteLines<kFormat, kType>;
+#pragma GCC unroll 8
+    for (int quad = 0; quad < (kNibbles<kFormat> ? 4 : 8); ++quad) {
         for (int half = 0; half < 2; ++half) {
+            if constexpr (!kNibbles<kFormat>) {
+                const __m256i v = load_quad<kFormat>(w + half * 32, quad);
+                store_line(lines + quad * 2, half, even_bytes<kFormat>(v));
+                store_line(lines + quad * 2 + 1, half, odd_bytes(v));
+                continue;
+            }
             const __m256i packed = load_bytes(w + quad * kTileRows * 4 + half * 32);
-            if constexpr (kByteLines<kFormat, kType>) {
-                const __m256i mask = _mm256_set1_epi8(15);
+            const __m256i mask = bytes ? _mm256_set1_epi8(15) : _mm256_set1_epi16(15);
+            if constexpr (bytes) {
                 store_line(lines + quad, half, _mm256_and_si256(packed, mask));
                 store_line(lines + quad + 4, half, _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask));
-            } else if constexpr (kFormat == Format::U4) {
-                const __m256i mask = _mm256_set1_epi16(15);
+            } else {
                 store_line(lines + quad * 2, half, _mm256_and_si256(packed, mask));
                 store_line(lines + quad * 2 + 1, half, _mm256_and_si256(_mm256_srli_epi16(packed, 8), mask));
                 store_line(lines + quad * 2 + 8, half, _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask));
                 store_line(lines + quad * 2 + 9, half, _mm256_srli_epi16(packed, 12));
-            } else {
-                store_line(lines + quad * 2, half, _mm256_srai_epi16(_mm256_slli_epi16(packed, 8), 8));
-                store_line(lines + quad * 2 + 1, half, _mm256_srai_epi16(packed, 8));
             }
         }
     }
@@ -52,11 +56,12 @@ LANES void unpack(const uint8_t* w, uint8_t (*lines)[kTileRows * 4]) {
 template <Format kFormat, ActivationType kType>
 static void fill_panel(const MatrixView& w, int tile, int first, int count, Panel& panel) {
     const int64_t base = static_cast<int64_t>(tile) * w.groups + first;
-    for (int g = 0; g < count; ++g)
+    for (int g = 0; g < count; ++g) {
         unpack<kFormat, kType>(w.data + (base + g) * kGroupBytes<kFormat>, panel.lines + g * kGroupLines<kFormat, kType>);
-    for (int i = 0; i < count * kParts<kFormat> * 2; ++i)
-        _mm256_store_ps(panel.scales[i / 2] + i % 2 * 8,
-                        load_scales(w.scales, w.half_scales, base * kParts<kFormat> * kTileRows + i * 8));
+        for (int part = 0; part < kParts<kFormat>; ++part)
+            for (int lane = 0; lane < kTileRows; lane += kWidth)
+                store_wide(panel.scales[g * kParts<kFormat> + part] + lane, load_scales<kFormat>(w, base + g, part, lane));
+    }
 }
 
 // sum + the products of half a line and four bytes of activations. Bytes: 16-bit lanes, which fit (dot_u4); else 32-bit.
@@ -122,17 +127,17 @@ __attribute__((noinline)) static void multiply_panel(const Panel& panel, int fir
 }
 
 // out += sum over groups of minimum * sum of the group's activations, for R rows of one tile.
-template <int R>
+template <Format kFormat, int R>
 static void add_minimums(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out,
                          int64_t out_stride) {
     const float* sums = a.sums + static_cast<int64_t>(row) * a.groups;
-    const int64_t base = static_cast<int64_t>(tile) * w.groups * kTileRows;
+    const int64_t base = static_cast<int64_t>(tile) * w.groups;
     __m256 acc[2][R];
     for (int h = 0; h < 2; ++h)
         for (int r = 0; r < R; ++r) acc[h][r] = _mm256_setzero_ps();
     for (int g = 0; g < w.groups; ++g) {
-        const __m256 m0 = load_scales(w.mins, w.half_scales, base + g * kTileRows);
-        const __m256 m1 = load_scales(w.mins, w.half_scales, base + g * kTileRows + 8);
+        const __m256 m0 = native(load_minimums<kFormat>(w, base + g, 0));
+        const __m256 m1 = native(load_minimums<kFormat>(w, base + g, 8));
         for (int r = 0; r < R; ++r) {
             const __m256 sum = _mm256_set1_ps(sums[static_cast<int64_t>(r) * a.groups + g]);
             acc[0][r] = _mm256_fmadd_ps(m0, sum, acc[0][r]);
@@ -176,9 +181,9 @@ LANES void prefetch_groups(const MatrixView& w, int tile, int first, int count, 
     const int end = (at + 1) * step < lines ? (at + 1) * step : lines;
     for (int line = at * step; line < end; ++line) prefetch_line(w.data, group * kGroupBytes<kFormat> + line * 64);
     if (at != 0) return;
-    const int scale_bytes = kParts<kFormat> * kTileRows * (w.half_scales ? 2 : 4);
-    for (int i = 0; i < count * scale_bytes; i += 64)
-        prefetch_line(static_cast<const uint8_t*>(w.scales), group * scale_bytes + i);
+    constexpr IntegerLayout layout = kLayout<kFormat>;
+    const int64_t scales_end = (group + count + layout.run - 1) / layout.run * layout.record_bytes();
+    for (int64_t i = group / layout.run * layout.record_bytes(); i < scales_end; i += 64) prefetch_line(w.scales, i);
 }
 
 // Groups outside, tiles inside: the activations of a panel's groups are few enough for the caches whatever the width of
@@ -209,9 +214,9 @@ static void multiply_many(const MatrixView& w, int tile_begin, int tile_end, con
             });
         }
     }
-    if (!w.mins) return;
+    if constexpr (kLayout<kFormat>.minimum == Minimum::None) return;
     for (int tile = tile_begin; tile < tile_end; ++tile)
         over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-            add_minimums<rows.count>(w, tile, a, row, out + row * out_stride + tile * kTileRows, out_stride);
+            add_minimums<kFormat, rows.count>(w, tile, a, row, out + row * out_stride + tile * kTileRows, out_stride);
         });
 }

@@ -10,14 +10,14 @@ constexpr int kPanelLines = 256;  // of a tile at a time, at most: 16 KiB
 constexpr int kMaxRows = 8;       // activation rows of a block
 
 template <Format kFormat, ActivationType kType>
-constexpr int kGroupLines = (kFormat == Format::U4 ? activation_bytes(kType) : 2 * kGroup) / 4;
+constexpr int kGroupLines = (kNibbles<kFormat> ? activation_bytes(kType) : 2 * kGroup) / 4;
 
 // The lines of one group, in the order of ActivationsView::bytes (nibbles) or words. Where activations are 16 * high + low,
 // the lines for `high` are 16 times the nibbles, at most 240, so that one sum takes both. A quad of 8-bit weights gives two
 // lines, its even and its odd bytes.
 template <Format kFormat, ActivationType kType>
 LANES void unpack(const uint8_t* w, I16x32* lines) {
-    if constexpr (kFormat == Format::U4) {
+    if constexpr (kNibbles<kFormat>) {
         constexpr int low = kGroupLines<kFormat, kType> - 8;
         for (int quad = 0; quad < 4; ++quad) {
             U32 packed;
@@ -31,8 +31,7 @@ LANES void unpack(const uint8_t* w, I16x32* lines) {
         }
     } else {
         for (int quad = 0; quad < 8; ++quad) {
-            W32 bytes;
-            __builtin_memcpy(&bytes, w + quad * 64, sizeof bytes);
+            const auto bytes = reinterpret_cast<W32>(load_quad<kFormat>(w, quad));
             lines[quad * 2] = reinterpret_cast<I16x32>(reinterpret_cast<W32>(reinterpret_cast<U32>(bytes) << 8) >> 8);
             lines[quad * 2 + 1] = reinterpret_cast<I16x32>(bytes >> 8);
         }
@@ -42,7 +41,7 @@ LANES void unpack(const uint8_t* w, I16x32* lines) {
 // Sums stay in 32 bits: a group has at most 64 products of 240 * 128, or 32 of 128 * 2047.
 template <Format kFormat>
 LANES I16x32 add_products(I16x32 sum, I16x32 line, I16x32 activations) {
-    return kFormat == Format::U4 ? dot_bytes(sum, line, activations) : dot_words(sum, line, activations);
+    return kNibbles<kFormat> ? dot_bytes(sum, line, activations) : dot_words(sum, line, activations);
 }
 
 // Adds `count` groups from `first` on to R rows of one tile's outputs, which are written anew if `first` is 0. `lines` and
@@ -53,7 +52,7 @@ LANES void multiply_lines(const I16x32* lines, const FW* weight_scales, int firs
     constexpr int n = kGroupLines<kFormat, kType> / kParts<kFormat>;
     constexpr int64_t record = kGroupLines<kFormat, kType> * 4;  // bytes of a group of activations
     const int64_t at = static_cast<int64_t>(row) * a.groups + first;
-    const auto* integers = (kFormat == Format::U4 ? reinterpret_cast<const uint8_t*>(a.bytes)
+    const auto* integers = (kNibbles<kFormat> ? reinterpret_cast<const uint8_t*>(a.bytes)
                                                   : reinterpret_cast<const uint8_t*>(a.words)) + at * record;
     FW acc[R];
     for (int r = 0; r < R; ++r) acc[r] = first ? load_wide(out + r * out_stride) : FW{};
@@ -74,7 +73,7 @@ LANES void multiply_lines(const I16x32* lines, const FW* weight_scales, int firs
 }
 
 // out += sum over groups of minimum * sum of the group's activations, for R rows of T tiles.
-template <int T, int R>
+template <Format kFormat, int T, int R>
 LANES void add_minimums(const MatrixView& w, int tile, const ActivationsView& a, int row, float* out, int64_t out_stride) {
     const float* sums = a.sums + static_cast<int64_t>(row) * a.groups;
     FW acc[R * T];  // [row][tile]
@@ -83,7 +82,7 @@ LANES void add_minimums(const MatrixView& w, int tile, const ActivationsView& a,
     for (int g = 0; g < w.groups; ++g) {
         FW mins[T];
         for (int t = 0; t < T; ++t)
-            mins[t] = load_scales(w.mins, w.half_scales, (static_cast<int64_t>(tile + t) * w.groups + g) * kTileRows);
+            mins[t] = load_minimums<kFormat>(w, static_cast<int64_t>(tile + t) * w.groups + g, 0);
 #pragma GCC unroll 16
         for (int k = 0; k < R * T; ++k)
             acc[k] = fused(mins[k % T], splat_wide(sums[int64_t{k / T} * a.groups + g]), acc[k]);
@@ -109,11 +108,13 @@ LANES void over_row_blocks(int row, int row_end, const Body& body) {
     if (row < row_end) body(Rows<1>{}, row);
 }
 
+template <Format kFormat>
 static void add_all_minimums(const MatrixView& w, int tile_begin, int tile_end, const ActivationsView& a, int row_begin,
                              int row_end, float* out, int64_t out_stride) {
+    if constexpr (kLayout<kFormat>.minimum == Minimum::None) return;
     for (int tile = tile_begin; tile < tile_end; tile += 2)
         over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
-            const auto add = tile_end - tile < 2 ? add_minimums<1, rows.count> : add_minimums<2, rows.count>;
+            const auto add = tile_end - tile < 2 ? add_minimums<kFormat, 1, rows.count> : add_minimums<kFormat, 2, rows.count>;
             add(w, tile, a, row, out + row * out_stride + tile * kTileRows, out_stride);
         });
 }
@@ -135,7 +136,7 @@ static void multiply_many(const MatrixView& w, int tile_begin, int tile_end, con
                 unpack<kFormat, kType>(w.data + (group + g) * kGroupBytes<kFormat>, lines + g * group_lines);
             }
             for (int i = 0; i < count * kParts<kFormat>; ++i)
-                scales[i] = load_scales(w.scales, w.half_scales, (group * kParts<kFormat> + i) * kTileRows);
+                scales[i] = load_scales<kFormat>(w, group + i / kParts<kFormat>, i % kParts<kFormat>, 0);
             over_row_blocks(row_begin, row_end, [&](auto rows, int row) {
                 multiply_lines<kFormat, kType, rows.count>(lines, scales, first, count, a, row,
                                                            out + row * out_stride + tile * kTileRows, out_stride);
@@ -151,5 +152,5 @@ static void multiply_vnni(const MatrixView& w, int tile_begin, int tile_end, con
     if (row_end - row_begin <= kFewRows)
         return multiply_few<kFormat, type>(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
     multiply_many<kFormat, type>(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
-    if (w.mins) add_all_minimums(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
+    add_all_minimums<kFormat>(w, tile_begin, tile_end, a, row_begin, row_end, out, out_stride);
 }

@@ -41,30 +41,67 @@ constexpr int64_t converted_floats(int head_dim) {
     return int64_t{value_stretch(padded)} * (padded + kv_groups(head_dim));
 }
 
-// How a matrix is stored; docs/engine.md, "The native core".
-enum class Format : uint8_t { U4, I8, I8G16, F32, F16, BF16 };
+// How a matrix is stored: the integers and scales of its type in GGUF files, in tiles; docs/engine.md, "The native core".
+enum class Format : uint8_t { Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, F32, F16, BF16 };
 
-// Bytes of a group of a tile, for integer formats.
+constexpr bool is_integer(Format format) { return format <= Format::Q8_0; }
+
+// What a group adds to its products per output row: nothing, scale * -8, or a number of its own.
+enum class Minimum : uint8_t { None, Scaled, Stored };
+
+// An integer format. A group is 64 bytes for each bit of its integers.
+//   4 bits  4 lines of [16 rows][4] bytes: quad i in the low nibbles of line i, quad i + 4 in the high ones
+//   5 bits  the same, and a line of fifth bits: that of quad i is bit i
+//   6 bits  the same, and two lines of upper bits: those of quad 4 * l + i are bits 2 * i and 2 * i + 1 of line l
+//   8 bits  8 lines: quad i, signed
+// The scales of `run` groups are a record: [16 rows] of f16 scales, and of f16 minimums if they are stored. If there is
+// more than one group, those are the scales of what follows for each part of each group: a signed byte per row by which
+// the scale is multiplied, and per row one for the minimum.
+struct IntegerLayout {
+    int bits;
+    int offset;  // what is stored above the integers' value
+    int parts;   // of a group, each with a scale
+    int run;
+    Minimum minimum;
+
+    constexpr int numbers() const { return minimum == Minimum::Stored ? 2 : 1; }
+    constexpr int group_bytes() const { return bits * kTileRows * kGroup / 8; }
+    constexpr int part_bytes() const { return run > 1 ? numbers() * kTileRows : 0; }
+    constexpr int record_bytes() const { return numbers() * kTileRows * 2 + run * parts * part_bytes(); }
+};
+
+constexpr IntegerLayout layout_of(Format format) {
+    switch (format) {
+        case Format::Q4_0: return {4, 0, 1, 1, Minimum::Scaled};
+        case Format::Q4_1: return {4, 0, 1, 1, Minimum::Stored};
+        case Format::Q4_K: return {4, 0, 1, 8, Minimum::Stored};
+        case Format::Q5_0: return {5, 16, 1, 1, Minimum::None};
+        case Format::Q5_1: return {5, 0, 1, 1, Minimum::Stored};
+        case Format::Q5_K: return {5, 0, 1, 8, Minimum::Stored};
+        case Format::Q6_K: return {6, 32, 2, 8, Minimum::None};
+        default: return {8, 0, 1, 1, Minimum::None};  // Q8_0
+    }
+}
+
 template <Format kFormat>
-constexpr int kGroupBytes = kFormat == Format::U4 ? kTileRows * kGroup / 2 : kTileRows * kGroup;
+constexpr IntegerLayout kLayout = layout_of(kFormat);
 
-// Scales of a group, for each output row.
 template <Format kFormat>
-constexpr int kParts = kFormat == Format::I8G16 ? 2 : 1;
+constexpr bool kNibbles = kLayout<kFormat>.bits == 4;
 
-// A weight matrix [rows, cols] in tiles of 16 rows. For integer formats, with T tiles and G groups of 32 inputs:
-//   data    U4: [T][G][4 quads][16 rows][4] bytes, quad i in the low and quad i + 4 in the high nibbles
-//           I8, I8G16: [T][G][8 quads][16 rows][4] signed bytes
-//   scales  [T][G][16], for I8G16 [T][G][2][16]; f16 if half_scales, else f32
-//   mins    like scales, or null
-// For float formats: data [T][cols][16 rows]. Rows beyond `rows` are zero.
+template <Format kFormat>
+constexpr int kGroupBytes = kLayout<kFormat>.group_bytes();
+
+template <Format kFormat>
+constexpr int kParts = kLayout<kFormat>.parts;
+
+// A weight matrix [rows, cols] in tiles of 16 rows, the last of which may be beyond `rows`: of an integer format
+// data [tiles][groups] groups and scales [tiles][groups / run] records, else data [tiles][cols][16 rows].
 struct MatrixView {
     Format format;
-    bool half_scales;
     int rows, cols, tiles, groups;
     const uint8_t* data;
-    const void* scales;
-    const void* mins;
+    const uint8_t* scales;
 };
 
 // Rows of activations [n, cols]: as f32, and quantised in groups of 32 inputs to integers a, x ~ a * scale of the group.
