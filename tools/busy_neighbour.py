@@ -19,7 +19,7 @@ from statistics import median
 
 from millstream.bench.engine import run_together
 from millstream.engine.config import EngineConfig
-from millstream.engine.worker import load_core
+from millstream.engine.loading import load_core
 
 SPIN = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nprint(flush=True)\nwhile True: pass"
 STREAMS = (1, 16)

@@ -16,6 +16,7 @@ from millstream import native
 from millstream.models.families.base import expected_shapes
 from millstream.models.loader import build_native, load_model_file
 from millstream.models.spec import ModelSpec
+from millstream.native import _core
 from support.real_models import SMOLLM2, real_model
 
 
@@ -62,6 +63,19 @@ def _resident_bytes(path: Path) -> int:
         elif inside and line.startswith("Rss:"):
             total += int(line.split()[1]) * 1024
     return total
+
+
+def test_pages_are_given_back_as_they_are_read() -> None:
+    path = real_model(SMOLLM2)
+    resident = []
+    with load_model_file(path) as model:
+        for mapped in (False, True):
+            core = _core.Model(model.spec, kv_blocks=4, max_tokens=8, max_rows=2, threads=2)
+            model.file.drop_pages()
+            core.load(model.tensors(), mapped=mapped)
+            resident.append(_resident_bytes(path) / path.stat().st_size)
+    assert resident[0] > 0.5
+    assert resident[1] < 0.02  # small tensors, whose numbers are copied
 
 
 def test_no_page_of_the_file_stays_resident() -> None:

@@ -115,6 +115,17 @@ def test_load_refuses() -> None:
         model.step(ints(1), ints(0, 1), ints(0), ints(0).reshape(1, 1), ints(0), greedy(1), out)
 
 
+def test_nothing_of_a_refused_load_is_left() -> None:
+    """Its buffers may be gone by then."""
+    model = _core.Model(SPEC, kv_blocks=2, max_tokens=8, max_rows=2, threads=1)
+    load = [(t.layer, t.slot, int(t.kind), t.rows, t.cols, t.data) for t in WEIGHTS]
+    norm = [each for each in load if each[1] == "output_norm"]
+    with pytest.raises(ValueError, match="slot output_norm is missing"):
+        model.load(each for each in load if each[1] != "output_norm")
+    with pytest.raises(ValueError, match="slot embedding is missing"):
+        model.load(norm)
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

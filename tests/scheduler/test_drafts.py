@@ -228,7 +228,45 @@ def test_the_rows_of_a_step_are_bounded_over_all_sequences(sequences: int) -> No
     decoding = [step for step in runner.steps if all(start >= 12 for _, start, _, _ in step)]
     widest = max(sum(count for _, _, count, _ in step) for step in decoding)
     assert widest <= most_rows(sequences) <= DRAFT_ROWS
-    assert (engine.stats().draft_tokens > 0) == (sequences <= DRAFT_ROWS // 2)
+    assert engine.stats().draft_tokens > 0
+
+
+@pytest.mark.parametrize("sequences", [2, 5, 16])
+def test_drafts_beside_other_tenants_add_half_as_many_rows_at_most(sequences: int) -> None:
+    """One stream that copies must not make the steps of everybody else two or three times as long."""
+    engine = EngineCore(Scheduler(config(kv_blocks=400)), ScriptedRunner(BLOCK, repeating(5)))
+    runner = engine.runner
+    assert isinstance(runner, ScriptedRunner)
+    requests = [
+        TokenRequest(
+            id=str(k), tenant=f"key {k % 2}", prompt=list(range(k, k + 12)), sampling=SamplingParams(), max_tokens=40
+        )
+        for k in range(sequences)
+    ]
+    run(engine, requests)
+    steps = [step for step in runner.steps if all(start >= 12 for _, start, _, _ in step)]
+    whole = [step for step in steps if len(step) == sequences]
+    assert max(sum(count for _, _, count, _ in step) for step in whole) == sequences + max(sequences // 2, 1)
+
+
+def test_a_full_cache_does_not_stop_drafts_that_need_no_block() -> None:
+    scheduler = Scheduler(SchedulerConfig(kv_blocks=1, block_size=64))
+    engine = EngineCore(scheduler, ScriptedRunner(64, repeating(5)))
+    run(engine, [TokenRequest(id="a", prompt=list(range(20)), sampling=SamplingParams(), max_tokens=44)])
+    assert engine.stats().accepted_tokens > 10
+
+
+def test_a_drafted_stop_token_was_right_too() -> None:
+    right = []
+    for stop in range(30, 60):
+        engine = EngineCore(Scheduler(config()), ScriptedRunner(BLOCK, repeating(30)))
+        request = TokenRequest(
+            id="a", prompt=list(range(60)), sampling=SamplingParams(), max_tokens=300, stop_ids=(stop,)
+        )
+        last = run(engine, [request])["a"][-1]
+        right.append(last.accepted == len(last.tokens) > 0)
+        assert last.accepted <= last.drafted
+    assert any(right)
 
 
 def test_nothing_is_drafted_while_prompts_are_computed() -> None:

@@ -34,7 +34,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     with load_model_file(config.model_path) as model_file:
         spec = model_file.spec
         blocks, context = _plan(model_file, config)
-        with _Beside(lambda: _build(model_file, config, blocks)) as building:
+        with Beside(lambda: _build(model_file, config, blocks)) as building:
             from millstream.engine.constraints import FileConstraints
             from millstream.engine.runner import NativeRunner
 
@@ -103,14 +103,15 @@ def _build(model_file: ModelFile, config: EngineConfig, blocks: int) -> Model:
     )
 
 
-class _Beside(Generic[T]):
-    """Runs a function in a thread while the body of the ``with`` does something else; it is over when the body ends."""
+class Beside(Generic[T]):
+    """Runs a function in a thread while the body of the ``with`` does something else. It is over when the body ends,
+    unless that ends with an error or is interrupted: then nobody waits for the thread."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
         self._found: list[T] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="loading")
+        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 
     def result(self) -> T:
         """What the function returned, once it has; or raises what it raised."""
@@ -125,11 +126,12 @@ class _Beside(Generic[T]):
         except BaseException as error:
             self._error = error
 
-    def __enter__(self) -> _Beside[T]:
+    def __enter__(self) -> Beside[T]:
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.join()
+        if kind is None:
+            self._thread.join()

@@ -67,7 +67,7 @@ def require_room(need: MemoryNeed, *, context_length: int, kv_bytes: int | None,
         raise NotEnoughMemory(
             f"not enough memory: {_mb(least)} are needed ({_mb(need.weights)} for the weights, {_mb(kv)} for the KV "
             f"cache, {_mb(need.working)} to work), but {_mb(free_bytes)} are free; unload another model, give "
-            "a smaller --kv-cache or --max-batch, or take a smaller model"
+            "a smaller --kv-cache, or take a smaller model"
         )
 
 

@@ -163,13 +163,9 @@ class GGUFFile:
         """The bytes of a tensor, in the file's pages: valid until `close`."""
         return memoryview(self._map)[tensor.offset : tensor.offset + tensor.nbytes]
 
-    def drop_pages(self, tensor: Tensor | None = None) -> None:
-        """Give the pages of a tensor (or of the whole file) back to the system; they are read again when touched."""
-        if tensor is None:
-            self._map.madvise(mmap.MADV_DONTNEED)
-            return
-        start = tensor.offset // mmap.PAGESIZE * mmap.PAGESIZE
-        self._map.madvise(mmap.MADV_DONTNEED, start, tensor.offset + tensor.nbytes - start)
+    def drop_pages(self) -> None:
+        """Give the file's pages back to the system; they are read again when touched."""
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Unmap the file. Views handed out by `data` must be gone by then (else the map lives until they are)."""

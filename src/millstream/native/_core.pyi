@@ -57,7 +57,7 @@ class Model:
         row and bytes is any readable buffer of exactly the right size.
 
         ``mapped``: the buffers are pages of a file that is mapped for reading; they are given back to the system as
-        they are read. In other memory that would lose what is there.
+        they are read, whole pages at a time. In other memory that would lose what is there and beside it.
 
         Raises:
             ValueError: names the first slot that does not exist, has a wrong shape or type, or is missing.

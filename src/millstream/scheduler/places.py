@@ -198,7 +198,7 @@ class Places:
     def extend(self, sequence: Sequence, tokens: int) -> bool:
         """Blocks for so many tokens beyond the next, if nobody has to leave for them."""
         needed = self.pool.blocks_for(len(sequence.tokens) + tokens) - len(sequence.blocks)
-        if needed > self.pool.available - len(self.running):
+        if needed > 0 and needed > self.pool.available - len(self.running):
             return False
         sequence.blocks += self.pool.allocate(needed)
         return True

@@ -9,6 +9,7 @@ block takes those of the sequence that is protected least, which is put back in 
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DRAFT_ROWS = 64
-"""Rows of a step with drafts, over all sequences: fewer than a step may hold of prompts, so that whoever comes during
-it does not wait longer than for those."""
+"""Rows of a step with drafts, over all sequences."""
 
 _MOST_FAILURES = 8
 """Sequences that are tried in one step although there are too few blocks."""
@@ -162,7 +162,8 @@ class Scheduler:
     def commit(self, chunks: list[Chunk], sampled: Sampled, now: float = 0.0) -> list[TokenDelta]:
         """Record a step that ran; returns what is new for each sequence."""
         self._steps += 1
-        self._pace.ran(self._units(chunks), now - self._begun)
+        if not any(chunk.draft for chunk in chunks):  # whose many sampled rows cost what units do not tell
+            self._pace.ran(self._units(chunks), now - self._begun)
         deltas: list[TokenDelta] = []
         row = 0
         hidden, scores = iter(sampled.hidden), iter(sampled.scores)
@@ -225,7 +226,8 @@ class Scheduler:
     def _schedule_decodes(self) -> list[Chunk]:
         decoding = [sequence for sequence in self._places.running if sequence.decoding]
         prompts = bool(self._places.waiting) or len(decoding) < len(self._places.running)
-        spare = 0 if prompts else self._draft_room(len(decoding))
+        spare = 0 if prompts else self._draft_room(decoding)
+        share = self._draft_share(spare, decoding)
         step_tokens = self.config.step_tokens
         most = min(max(len(decoding), int(self._pace.units) // 2), step_tokens) if prompts else step_tokens
         others = min(len(decoding), most)
@@ -237,17 +239,34 @@ class Scheduler:
                 continue
             others = max(others - 1, 0)
             count = min(sequence.pending, max(most - others, 1))  # each of the others gets one at least
-            draft = self._draft(sequence, min(spare, most - others - count), len(decoding)) if spare else ()
+            draft = self._draft(sequence, min(share, spare, most - others - count), len(decoding)) if spare else ()
+            spare -= len(draft)
             chunks.append(_chunk(sequence, count, draft))
             most -= chunks[-1].count
         return chunks
 
-    def _draft_room(self, decoding: int) -> int:
-        """Tokens that each of so many sequences may draft. While there are prompts to be computed there are none: a
-        step should be short then, and its other tokens are certain to be of use."""
-        if not decoding:
+    def _draft_room(self, decoding: list[Sequence]) -> int:
+        """Tokens that these sequences may draft in a step. While there are prompts to be computed there are none: a
+        step should be short then, and its other tokens are certain to be of use.
+
+        Drafts make a step longer for all sequences in it, so if these are of several tenants, half as many rows are
+        added at most. And whoever comes during a step should not wait for it longer than for one of prompts, unless
+        one sequence alone drafts.
+        """
+        count = len(decoding)
+        if not count:
             return 0
-        return max(0, min(DRAFT_ROWS // decoding - 1, self.config.step_tokens // decoding - 1, LONGEST_DRAFT))
+        rows = min(DRAFT_ROWS, self.config.step_tokens) - count
+        if any(sequence.tenant != decoding[0].tenant for sequence in decoding):
+            rows = min(rows, max(count // 2, 1))
+        deepest = max(sequence.computed for sequence in decoding)
+        fitting = int(self.config.prompt_units / self.config.token_cost.at(deepest))
+        return max(0, min(rows, max(LONGEST_DRAFT, fitting)))
+
+    def _draft_share(self, room: int, decoding: list[Sequence]) -> int:
+        """What each sequence may draft of ``room``: an equal share of those that have something to draft."""
+        wanting = sum(bool(sequence.draft(1, len(decoding))) for sequence in decoding) if room else 0
+        return min(max(room // wanting, 1), LONGEST_DRAFT) if wanting else 0
 
     def _draft(self, sequence: Sequence, most: int, sequences: int) -> tuple[int, ...]:
         """What one of so many sequences drafts, if there are blocks for it."""
@@ -301,8 +320,9 @@ class Scheduler:
 
     def _sampled(self, chunk: Chunk, outcome: Outcome, logprobs: list[TokenAlternatives | None]) -> TokenDelta:
         """What is new for a sequence that was sampled from; one that has ended leaves."""
-        sequence, drafted, taken = chunk.sequence, len(chunk.draft), outcome.taken
-        accepted = max(taken - 1, 0) if drafted else 0
+        sequence, drafted = chunk.sequence, len(chunk.draft)
+        new = sequence.tokens[len(sequence.tokens) - outcome.appended :]
+        accepted = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, chunk.draft, strict=False)))
         self._generated_tokens += outcome.appended
         self._forced_tokens += outcome.forced
         self._draft_tokens += drafted
@@ -312,7 +332,7 @@ class Scheduler:
             self._places.leave(sequence)
         return TokenDelta(
             id=sequence.id,
-            tokens=sequence.tokens[len(sequence.tokens) - outcome.appended :],
+            tokens=new,
             logprobs=[entry for entry in logprobs if entry is not None],
             finish=outcome.finish,
             cached_tokens=sequence.cached_tokens,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NO_POSITIONS = range(0)
 
+_MOST_PENALISED = 3
+"""Tokens that a sequence with penalties drafts: each row is sampled with a history of its own, all tokens of it."""
+
 
 class Constraint(Protocol):
     """What the output of one sequence may be. Its state depends on the output tokens alone, so that preemption does not
@@ -195,6 +198,8 @@ class Sequence:
             return []
         if self.drafter is None:
             self.drafter = Drafter(self.tokens)
+        if self.counts is not None:
+            most = min(most, _MOST_PENALISED)
         return self.drafter.draft(most, sequences)
 
     def forced(self) -> int | None:

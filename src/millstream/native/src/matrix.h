@@ -38,10 +38,10 @@ public:
     static Matrix alone(const std::string& name, int ggml_type, int64_t rows, int64_t cols, const void* data, size_t bytes);
 
     const MatrixView& view() const { return view_; }
-    bool empty() const { return view_.data == nullptr; }
     int rows() const { return view_.rows; }
     int cols() const { return view_.cols; }
     int tiles() const { return view_.tiles; }
+    size_t tile_bytes() const { return bytes() / static_cast<size_t>(tiles()); }
 
     // Whether products with this matrix take quantised activations.
     bool integer() const { return is_integer(view_.format); }

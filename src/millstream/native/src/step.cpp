@@ -16,17 +16,24 @@ constexpr int kFewTokens = 4;
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
+// Bytes of weights that one row passes in one go, at most: a tenth of a millisecond, so that nobody waits long for a thread
+// that loses its processor meanwhile.
+constexpr size_t kLongestRun = size_t{1} << 20;
+
 // Calls body(row, row_end, begin, end) for every row block and for pieces of [0, tiles), on whichever thread is free, and
-// last() when all are done. No piece has more than `largest` tiles, unless there is one row, which reads weights once.
+// last() when all are done. No piece has more than `largest` tiles, or kLongestRun if there is one row, which reads weights
+// once.
 template <class Body, class Last>
-void over_blocks(ThreadPool& pool, int rows, int tiles, int largest, const Body& body, const Last& last) {
+void over_blocks(ThreadPool& pool, int rows, int tiles, size_t tile_bytes, int largest, const Body& body, const Last& last) {
     const int blocks = ceil_div(rows, kRowBlock);
     if (blocks == 1) {
-        pool.for_shares(tiles, rows == 1 ? tiles : largest, [&](int begin, int end) { body(0, rows, begin, end); }, last);
+        const int longest = static_cast<int>(std::max<size_t>(kLongestRun / tile_bytes, 1));
+        pool.for_shares(tiles, rows == 1 ? longest : largest, [&](int begin, int end) { body(0, rows, begin, end); }, last);
         return;
     }
     // Enough pieces for balance, few enough to keep the counter cold.
-    const int piece = std::clamp(tiles * blocks / (pool.size() * 16), 2, largest);
+    const auto share = int64_t{tiles} * blocks / (pool.size() * 16);
+    const int piece = static_cast<int>(std::clamp<int64_t>(share, 2, largest));
     const int pieces = ceil_div(tiles, piece);
     const auto run = [&](int item, int) {
         const int row = item / pieces * kRowBlock, begin = item % pieces * piece;
@@ -129,7 +136,7 @@ void Step::multiply(const ActivationsView& a, int rows, std::span<const Product>
             first += n;
         }
     };
-    over_blocks(pool_, rows, tiles, 16, run, last);
+    over_blocks(pool_, rows, tiles, products.front().weights->tile_bytes(), 16, run, last);
 }
 
 void Step::attention_block(int layer, int thread) {
@@ -169,7 +176,8 @@ void Step::mlp_block(int layer) {
             activate(gate.f32 + t * gate.stride + column, work_.up.data() + t * work_.up_stride + column, n);
         if (w.down.integer()) kernels_.quantize(gate, row, row_end, begin, end);
     };
-    over_blocks(pool_, tokens_, ceil_div(w.gate.tiles(), 2), 8, run, [] {});
+    const size_t pair_bytes = 2 * (w.gate.tile_bytes() + w.up.tile_bytes());
+    over_blocks(pool_, tokens_, ceil_div(w.gate.tiles(), 2), pair_bytes, 8, run, [] {});
 
     const Product down[] = {{&w.down, work_.out.data(), work_.x_stride}};
     const bool last = i + 1 == model_.config_.layers.size();

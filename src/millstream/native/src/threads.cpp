@@ -10,8 +10,8 @@ namespace millstream {
 
 namespace {
 
-// A wait spins while the others are likely to be done soon, some microseconds; then it sleeps. Yields between the two would
-// be dear beside other work: each hands over the processor for milliseconds.
+// A wait spins while the others are likely to be done soon, some microseconds; then it sleeps, which the standard library
+// precedes by a few yields of its own.
 constexpr int kSpins = 500;
 
 // gate_: the region's number in the upper half; below, whether it is open and how many guests are inside.
@@ -61,6 +61,9 @@ void take_free_seat(const Seats& seats) {
     for (int i = 0; i < CPU_SETSIZE; ++i)
         if (CPU_ISSET(i, &free) && seats.taken(i)) CPU_CLR(i, &free);
     if (CPU_COUNT(&free) == 0 || sched_setaffinity(0, sizeof free, &free) != 0) return;
+    if (sched_setaffinity(0, sizeof allowed, &allowed) == 0) return;
+    CPU_ZERO(&allowed);  // a processor of the mask may have gone: then all that there are
+    for (int i = 0; i < CPU_SETSIZE; ++i) CPU_SET(i, &allowed);
     sched_setaffinity(0, sizeof allowed, &allowed);
 #else
     (void)seats;
@@ -89,10 +92,17 @@ int default_threads() {
 constinit thread_local ThreadPool::Place ThreadPool::here_{};
 
 ThreadPool::ThreadPool(int threads) : size_(threads), seats_(threads) {
-    for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
+    try {
+        for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (...) {  // the system gives no more threads
+        stop();
+        throw;
+    }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
     stopping_.store(true, std::memory_order_relaxed);
     region_.fetch_add(1, std::memory_order_release);
     region_.notify_all();
@@ -106,12 +116,13 @@ void ThreadPool::run_function(Function function, void* context) {
     context_ = context;
     first_phase_ = phase_of(claim_.load(std::memory_order_relaxed));
     gate_.store(uint64_t{region} << 32 | kOpen, std::memory_order_release);
-    region_.store(region, std::memory_order_release);
+    region_.fetch_add(1, std::memory_order_release);  // no store: on x86 notify_all would look for sleepers before it
     region_.notify_all();
     here_.region = region;
     here_.phase = first_phase_;
     here_.thread = 0;
     function(context, 0);
+    seats_.leave(0);
     close();
 }
 
@@ -170,6 +181,7 @@ void ThreadPool::offer_processor() {
     const bool move = processor >= 0 && seats_.crowded(here_.thread, processor) && here_.thread != 0;
     away([&] {
         if (move) {
+            seats_.leave(here_.thread);
             take_free_seat(seats_);
         } else {
             std::this_thread::yield();

@@ -1,6 +1,6 @@
 // A persistent team of threads. One parallel region runs a whole step, in phases, each of which ends when all its items are
 // done: by whichever threads are there. A thread that is late, asleep or without a processor holds nobody up, unless it has
-// items in hand.
+// items in hand or is between two phases when the region ends.
 #pragma once
 
 #include <algorithm>
@@ -97,6 +97,7 @@ private:
     static unsigned phase_of(uint64_t claim) { return static_cast<unsigned>(claim >> 32); }
     static int item_of(uint64_t claim) { return static_cast<int>(static_cast<uint32_t>(claim)); }
 
+    void stop();
     void run_function(Function function, void* context);
     void work(int thread) noexcept;
     bool enter(unsigned region);

@@ -7,7 +7,7 @@ namespace millstream {
 
 // Beside other work a thread loses its processor for milliseconds every few milliseconds, and whoever waits for the piece
 // of work that it has in hand waits as long. So it offers the processor by itself, with nothing in hand, before the system
-// takes it: schedulers switch at ticks of 1 to 4 ms, and give back later what was not used. All times are nanoseconds.
+// takes it: schedulers switch at ticks of 1 to 4 ms. Some never give back what was not used. All times are nanoseconds.
 class Turn {
 public:
     static constexpr int64_t kLength = 1'000'000;

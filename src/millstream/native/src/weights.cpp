@@ -154,6 +154,7 @@ std::vector<Matrix*> Weights::place() {
 }
 
 void Weights::load(const ModelConfig& config, std::span<const TensorSource> tensors, bool mapped, ThreadPool& pool) {
+    *this = Weights(config);  // nothing of a load that was refused: its data may be gone
     for (const TensorSource& tensor : tensors) set(config, tensor);
     check_complete(config);
     const std::vector<Piece> pieces = pieces_of(place());

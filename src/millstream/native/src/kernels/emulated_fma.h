@@ -1,5 +1,7 @@
-// Fused multiply-add where the level has no instruction for it. Included only by lanes.h, after the compiler's header of SSE2 instructions
-// on x86.
+// Fused multiply-add where the level has no instruction for it. Included only by lanes.h, on x86 after the compiler's header
+// of SSE2 instructions.
+
+static_assert(__FLT_EVAL_METHOD__ == 0, "the emulation needs arithmetic without excess precision: -mfpmath=sse");
 
 typedef float F2 __attribute__((vector_size(8)));
 typedef double D2 __attribute__((vector_size(16)));

@@ -122,7 +122,8 @@ LANES void multiply_tile(const MatrixView& w, int tile, int half, const Activati
     }
     for (int h = 0; h < H; ++h)
         for (int r = 0; r < R; ++r)
-            _mm256_storeu_ps(out + r * out_stride + (half + h) * 8, minimums ? _mm256_add_ps(acc[h][r], acc_min[h][r]) : acc[h][r]);
+            _mm256_storeu_ps(out + r * out_stride + (half + h) * 8,
+                             minimums ? _mm256_add_ps(acc[h][r], acc_min[h][r]) : acc[h][r]);
 }
 
 template <Format kFormat, ActivationType kType, int R>

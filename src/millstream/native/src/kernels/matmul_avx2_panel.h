@@ -74,14 +74,15 @@ LANES __m256i add_products(__m256i sum, __m256i weights, __m256i activations) {
 // Adds `count` groups from `first` on to R rows of one tile's outputs, which are written anew if `first` is 0. A function
 // of its own: inlined into its caller's loops it would not keep its sums in registers.
 template <Format kFormat, ActivationType kType, int R>
-__attribute__((noinline)) static void multiply_panel(const Panel& panel, int first, int count, const ActivationsView& a, int row, float* out,
-                           int64_t out_stride) {
+__attribute__((noinline)) static void multiply_panel(const Panel& panel, int first, int count, const ActivationsView& a,
+                                                     int row, float* out, int64_t out_stride) {
     constexpr bool bytes = kByteLines<kFormat, kType>;
     constexpr int parts = kParts<kFormat>, lines = kGroupLines<kFormat, kType> / parts;
     constexpr int record = kGroupLines<kFormat, kType> * 4;  // bytes of a group of activations
     const int64_t at = static_cast<int64_t>(row) * a.groups + first;
     const int64_t fourth = R > 3 ? 3 * static_cast<int64_t>(a.groups) : 0;  // groups to the fourth row, if there is one
-    const auto* x = (bytes ? reinterpret_cast<const uint8_t*>(a.bytes) : reinterpret_cast<const uint8_t*>(a.words)) + at * record;
+    const auto* integers = bytes ? reinterpret_cast<const uint8_t*>(a.bytes) : reinterpret_cast<const uint8_t*>(a.words);
+    const uint8_t* x = integers + at * record;
     const uint8_t* x_3 = x + fourth * record;
     const float *scales = a.scales + at, *scales_3 = scales + fourth;
     int64_t stride = a.groups;
