@@ -75,7 +75,7 @@ def test_pages_are_given_back_as_they_are_read() -> None:
             core.load(model.tensors(), mapped=mapped)
             resident.append(_resident_bytes(path) / path.stat().st_size)
     assert resident[0] > 0.5
-    assert resident[1] < 0.02  # small tensors, whose numbers are copied
+    assert resident[1] < 0.2  # the system maps some pages around each that is read
 
 
 def test_no_page_of_the_file_stays_resident() -> None:
