@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -109,22 +110,18 @@ class Beside(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
-        self._found: list[T] = []
-        self._error: BaseException | None = None
+        self._future: Future[T] = Future()
         self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 
     def result(self) -> T:
         """What the function returned, once it has; or raises what it raised."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._found[0]
+        return self._future.result()
 
     def _run(self) -> None:
         try:
-            self._found.append(self._function())
+            self._future.set_result(self._function())
         except BaseException as error:
-            self._error = error
+            self._future.set_exception(error)
 
     def __enter__(self) -> Beside[T]:
         self._thread.start()

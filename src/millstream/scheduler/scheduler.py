@@ -9,6 +9,7 @@ block takes those of the sequence that is protected least, which is put back in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -227,7 +228,7 @@ class Scheduler:
         decoding = [sequence for sequence in self._places.running if sequence.decoding]
         prompts = bool(self._places.waiting) or len(decoding) < len(self._places.running)
         spare = 0 if prompts else self._draft_room(decoding)
-        share = self._draft_share(spare, decoding)
+        drafts = _drafts(decoding, spare) if spare else {}
         step_tokens = self.config.step_tokens
         most = min(max(len(decoding), int(self._pace.units) // 2), step_tokens) if prompts else step_tokens
         others = min(len(decoding), most)
@@ -239,7 +240,7 @@ class Scheduler:
                 continue
             others = max(others - 1, 0)
             count = min(sequence.pending, max(most - others, 1))  # each of the others gets one at least
-            draft = self._draft(sequence, min(share, spare, most - others - count), len(decoding)) if spare else ()
+            draft = self._fitting(sequence, drafts.get(sequence.id, ()), min(spare, most - others - count))
             spare -= len(draft)
             chunks.append(_chunk(sequence, count, draft))
             most -= chunks[-1].count
@@ -263,15 +264,10 @@ class Scheduler:
         fitting = int(self.config.prompt_units / self.config.token_cost.at(deepest))
         return max(0, min(rows, max(LONGEST_DRAFT, fitting)))
 
-    def _draft_share(self, room: int, decoding: list[Sequence]) -> int:
-        """What each sequence may draft of ``room``: an equal share of those that have something to draft."""
-        wanting = sum(bool(sequence.draft(1, len(decoding))) for sequence in decoding) if room else 0
-        return min(max(room // wanting, 1), LONGEST_DRAFT) if wanting else 0
-
-    def _draft(self, sequence: Sequence, most: int, sequences: int) -> tuple[int, ...]:
-        """What one of so many sequences drafts, if there are blocks for it."""
+    def _fitting(self, sequence: Sequence, draft: SequenceOf[int], most: int) -> tuple[int, ...]:
+        """The first ``most`` tokens of a draft, or what the answer may still have, if there are blocks for them."""
         most = min(most, sequence.request.max_tokens - sequence.output_length - 1)
-        draft = sequence.draft(most, sequences)
+        draft = draft[: max(most, 0)]
         return tuple(draft) if draft and self._places.extend(sequence, len(draft)) else ()
 
     def _schedule_prompts(self, prefilling: list[Sequence], budget: float, room: int, now: float) -> list[Chunk]:
@@ -358,6 +354,14 @@ class Scheduler:
         if delta is None:
             delta = TokenDelta(id=sequence.id, cached_tokens=sequence.cached_tokens)
         return msgspec.structs.replace(delta, prompt_logprobs=scores)
+
+
+def _drafts(decoding: list[Sequence], room: int) -> dict[str, list[int]]:
+    """What each sequence drafts, by its id: an equal share of ``room`` for those that have something to draft."""
+    most = min(room, LONGEST_DRAFT)
+    found = {sequence.id: draft for sequence in decoding if (draft := sequence.draft(most, len(decoding)))}
+    share = max(room // len(found), 1) if found else 0
+    return {name: draft[:share] for name, draft in found.items()}
 
 
 def _chunk(sequence: Sequence, count: int, draft: tuple[int, ...] = ()) -> Chunk:
