@@ -18,6 +18,8 @@ class Clock:
 class SteadyRunner:
     """Samples token 7; a step takes a second, three quarters of it in the native core."""
 
+    progress = 0
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.native_seconds = 0.0

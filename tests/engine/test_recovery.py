@@ -196,6 +196,13 @@ async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:
         assert (await engine.stats()).restarts == 1
 
 
+async def test_a_long_step_that_gets_on_is_no_hang() -> None:
+    async with running("crawls", supervision=Supervision(step_deadline=0.5)) as engine:
+        asked = request("slow", 1, max_tokens=2)
+        assert await read(await engine.submit(asked)) == expected_output(asked)
+        assert (await engine.stats()).restarts == 0
+
+
 @pytest.mark.parametrize("busy", [True, False])
 async def test_a_stopped_process_is_a_crash(busy: bool) -> None:
     async with running("slow", supervision=Supervision(step_deadline=2.0)) as engine:

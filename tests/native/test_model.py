@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as T
@@ -147,3 +150,17 @@ def test_scales_that_need_more_than_16_bits() -> None:
     found = step(build(s, weights, threads=2), s.vocab_size, [Chunk(tokens, 0, table(0, 20))])[0]
     expected = reference_logits(s, weights, tokens)
     assert np.abs(found - expected).max() < 2e-2 * expected.std()
+
+
+def test_other_threads_see_a_step_get_on_and_nothing_change_afterwards() -> None:
+    s = spec([layer(), layer()])
+    model = build(s, tensors(s, [T.Q4_1]))
+    seen = {model.progress}
+    with ThreadPoolExecutor(1) as pool:
+        steps = pool.submit(lambda: [step(model, s.vocab_size, [Chunk([1] * 64, 0, [0, 1])]) for _ in range(20)])
+        while not steps.done():
+            seen.add(model.progress)
+    assert len(seen) > 2
+    at_rest = model.progress
+    time.sleep(0.05)
+    assert model.progress == at_rest

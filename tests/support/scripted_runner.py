@@ -76,6 +76,7 @@ class ScriptedRunner:
     """Keeps the tokens that each page holds, and reads the context back from the pages as a real engine would."""
 
     native_seconds = 0.0
+    progress = 0
 
     def __init__(self, block_size: int, model: Model = next_token) -> None:
         self._model = model

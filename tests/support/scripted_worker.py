@@ -5,6 +5,7 @@
 | name | behaviour |
 |---|---|
 | plain, slow | obedient; slow takes 20 ms a step |
+| crawls | a step takes a second in which it gets on |
 | stuck | never ends a step |
 | broken, dies | sends why it cannot start; exits at once |
 | dies-at K... | the first process dies in its step K, the second in the next K, ...; later ones are obedient |
@@ -57,6 +58,10 @@ class Behaviour(ScriptedRunner):
         step = len(self.steps) + 1
         if self.kind == "slow":
             time.sleep(0.02)
+        elif self.kind == "crawls":
+            for _ in range(100):
+                time.sleep(0.01)
+                self.progress += 1
         elif self.kind == "stuck":
             time.sleep(3600)
         elif self.kind == "dies-at" and self.process < len(self.arguments):

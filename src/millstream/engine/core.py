@@ -33,6 +33,11 @@ class Runner(Protocol):
         """Time spent in the native core so far."""
         ...
 
+    @property
+    def progress(self) -> int:
+        """Another number whenever the step that runs has got on since the last look."""
+        ...
+
     def execute(self, chunks: list[Chunk]) -> Sampled: ...
 
 
@@ -182,6 +187,11 @@ class EngineCore:
             step_seconds=self._step_seconds,
             idle_seconds=self._clock() - self._moved,
         )
+
+    @property
+    def progress(self) -> int:
+        """See `Runner.progress`; from any thread."""
+        return self.runner.progress
 
     def sequences(self) -> list[SequenceView]:
         """Where each sequence is; during a step, as it was when that began."""

@@ -46,10 +46,14 @@ class StatsQuery(msgspec.Struct, frozen=True, tag="stats?", array_like=True):
     sequences: bool = False
 
 
+class ProgressQuery(msgspec.Struct, frozen=True, tag="progress?", array_like=True):
+    """How far is the step that runs?"""
+
+
 Order = Submit | Abort | Pause | Resume | Reprioritise
 """What is carried out between two steps, in the order in which it was sent."""
 
-Command = Order | StatsQuery
+Command = Order | StatsQuery | ProgressQuery
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", array_like=True):
@@ -94,7 +98,14 @@ class StatsReply(msgspec.Struct, frozen=True, tag="stats", array_like=True):
     sequences: list[SequenceView] = []
 
 
-Event = Ready | StartFailed | Accepted | Batch | Step | StatsReply
+class Progress(msgspec.Struct, frozen=True, tag="progress", array_like=True):
+    """Answers a `ProgressQuery`: another ``mark`` than the last time says that the step gets on. That it is answered
+    says nothing, as that is not done by the thread that steps."""
+
+    mark: int
+
+
+Event = Ready | StartFailed | Accepted | Batch | Step | StatsReply | Progress
 
 HEADER = struct.Struct("<I")
 

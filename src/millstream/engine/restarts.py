@@ -111,6 +111,11 @@ class Watchdog:
         self._silent = 0
         self._excused = 0.0
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has come since the tick before the last."""
+        return self._silent > 1
+
     def tick(self, *, busy: bool, deadline: float, share: float = 1.0) -> bool:
         """To be called every ``interval``; whether the engine is hung. ``busy``: an answer is due; ``share``: see
         `millstream.engine.vitals.share_of_time`."""

@@ -57,6 +57,10 @@ class NativeRunner:
     def native_seconds(self) -> float:
         return self._native_seconds
 
+    @property
+    def progress(self) -> int:
+        return self._model.progress
+
     def execute(self, chunks: list[Chunk]) -> Sampled:
         """Run every chunk and sample after those that ask for it."""
         steady = self._steady

@@ -11,7 +11,7 @@ import msgspec
 
 from millstream.engine.config import EngineConfig
 from millstream.engine.connection import EngineConnection, EngineStartError
-from millstream.engine.messages import Batch, Command, Event, StatsReply, Step
+from millstream.engine.messages import Batch, Command, Event, Progress, ProgressQuery, StatsReply, Step
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
 from millstream.engine.vitals import Vitals, share_of_time, vitals
@@ -60,6 +60,7 @@ class Supervisor:
         self._policy = RestartPolicy(supervision)
         self._watchdog = Watchdog(supervision)
         self._times = StepTimes(supervision)
+        self._progress: int | None = None
         self._step_tokens = 0
         self._step_begun = 0.0
         self._clock = asyncio.get_running_loop().time
@@ -133,6 +134,11 @@ class Supervisor:
 
     def _handle(self, event: Event) -> None:
         self._worked = True
+        if isinstance(event, Progress):
+            if event.mark != self._progress:
+                self._watchdog.heard()
+            self._progress = event.mark
+            return
         if not isinstance(event, StatsReply):  # it comes from another thread than the steps, which may hang
             self._watchdog.heard()
         self._measure(event)
@@ -170,6 +176,8 @@ class Supervisor:
             if self._watchdog.tick(busy=busy, deadline=deadline, share=share) and connection.alive:
                 connection.kill(f"no sign of life for {deadline:.3g} s")
                 await connection.wait()
+            elif busy and self._watchdog.silent:
+                connection.send(ProgressQuery())
         ready_seconds = asyncio.get_running_loop().time() - self._ready_at
         self._policy.ended(ready_seconds=ready_seconds, worked=self._worked)
         return connection.ended.result()

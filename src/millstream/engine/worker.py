@@ -30,6 +30,8 @@ from millstream.engine.messages import (
     FrameReader,
     Order,
     Pause,
+    Progress,
+    ProgressQuery,
     Ready,
     Resume,
     StartFailed,
@@ -171,6 +173,8 @@ class Worker:
     def _sort(self, command: Command) -> None:
         if isinstance(command, StatsQuery):
             self._send(StatsReply(command.serial, self._stats(), self._core.sequences() if command.sequences else []))
+        elif isinstance(command, ProgressQuery):
+            self._send(Progress(self._core.progress))
         else:
             self._received += isinstance(command, Submit)
             self._inbox.put(command)

@@ -66,6 +66,10 @@ class Model:
     @property
     def threads(self) -> int: ...
     @property
+    def progress(self) -> int:
+        """Another number whenever a step has got on since the last look; to be asked from any thread."""
+
+    @property
     def weight_bytes(self) -> int: ...
     @property
     def kv_bytes(self) -> int: ...

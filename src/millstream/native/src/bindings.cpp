@@ -187,6 +187,7 @@ NB_MODULE(_core, m) {
             "activations"_a = "int12")
         .def("load", &millstream::load, "tensors"_a, nb::kw_only(), "mapped"_a = false)
         .def_prop_ro("threads", &Model::threads)
+        .def_prop_ro("progress", &Model::progress)
         .def_prop_ro("weight_bytes", &Model::weight_bytes)
         .def_prop_ro("kv_bytes", &Model::kv_bytes)
         .def("step", &millstream::step, "tokens"_a.noconvert(), "seq_starts"_a.noconvert(), "seq_positions"_a.noconvert(),

@@ -41,6 +41,7 @@ public:
     void sample(const SamplingBatch& sampling, const SampleOutput& out);
 
     int threads() const { return pool_.size(); }
+    uint64_t progress() const { return pool_.progress(); }
     int vocab() const { return config_.vocab; }
     int hidden() const { return config_.hidden; }
     size_t weight_bytes() const { return weights_.bytes(); }

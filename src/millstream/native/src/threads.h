@@ -30,6 +30,9 @@ public:
 
     int size() const { return size_; }
 
+    // Another number whenever a region has got on since the last look, from any thread.
+    uint64_t progress() const { return claim_.load(std::memory_order_relaxed); }
+
     // Runs body(thread) on the caller's thread, 0, and on those of the others that come before it ends there. All run the
     // same phases; what stands between them, each thread runs at its own time, some never, some to the middle. It must
     // neither write what others read nor throw, nor catch everything.
