@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.engine.protocol import ThinkingBudget
@@ -67,6 +67,8 @@ def test_the_close_is_forced_where_the_budget_ends(limit: int, opened: bool, wis
 
 
 @given(st.binary(max_size=40), st.integers(0, 20))
+@example(b"\x00\x00\xe0\x80\xc0\xc0\x00", 3)
+@example(b"\xc0" * 9, 1)
 def test_at_most_three_more_tokens_for_a_character(wish: bytes, limit: int) -> None:
     text = played(budget(limit, opened=True), wish)
     if CLOSE.encode() in wish:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ALL = 0xFFFFFFFF
+_MOST_BYTES_MISSING = 3
+"""Of a character that has begun. In bytes that are no UTF-8 another may always seem to begin."""
 
 
 class BudgetedThinking:
@@ -105,7 +107,8 @@ class BudgetedThinking:
             self._phase = "done"
             return
         self._text = text[-max(len(self._close) - 1, 3) :]
-        if self._count >= self._budget.limit and not _cut_character(self._text):
+        over = self._count - self._budget.limit
+        if over >= 0 and (over == _MOST_BYTES_MISSING or not _cut_character(self._text)):
             self._phase = "closing"
 
 
