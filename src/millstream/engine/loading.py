@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -119,18 +118,22 @@ class Beside(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
-        self._future: Future[T] = Future()
+        self._made: list[T] = []
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 
     def result(self) -> T:
         """What the function returned, once it has; or raises what it raised."""
-        return self._future.result()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._made[0]
 
     def _run(self) -> None:
         try:
-            self._future.set_result(self._function())
+            self._made.append(self._function())
         except BaseException as error:
-            self._future.set_exception(error)
+            self._error = error
 
     def __enter__(self) -> Beside[T]:
         self._thread.start()
