@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from millstream.engine.arrays import float32s, float_rows, floats, int32s, int_rows, integers
+from millstream.engine.arrays import float32s, float_rows, floats, int32s, int_rows, integers, repeated
 from millstream.native import SampleOutput
 
 
@@ -17,6 +17,7 @@ def test_items_are_of_the_type_that_the_core_reads() -> None:
         "int32", "uint32", "uint64", "float32", "int32", "float32",
     ]  # fmt: skip
     assert kinds[0].tolist() == [0, 0, 0]
+    assert repeated(-1, 3).tolist() == [-1, -1, -1]
     assert (int32s([]).nbytes, float32s([]).nbytes) == (0, 0)
 
 

@@ -149,9 +149,9 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
     from millstream.engine.sizing import kv_bytes_per_token
     from millstream.models.ggml import TENSOR_TYPES
     from millstream.models.loader import load_model_file
-    from millstream.native import BLOCK_SIZE
+    from millstream.native import BLOCK_SIZE, strings_end
 
-    with load_model_file(path) as file:
+    with load_model_file(path, strings_end=strings_end) as file:
         spec = file.spec
         volume: Counter[int] = Counter()
         for weight in file.weights:

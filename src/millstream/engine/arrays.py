@@ -1,7 +1,7 @@
 """Flat arrays that the native core reads and writes.
 
-They are plain memory and not numpy's: to import that takes longer than to load a small model, and to read and write
-single items of its arrays takes twice the time. Who computes with whole arrays imports it when there is something to
+They are plain memory and not numpy's: to import that takes longer than to load a small model, and to read or write a
+single item of its arrays nearly twice the time. Who computes with whole arrays imports it when there is something to
 compute: grammars, scores of prompts, embeddings.
 """
 
@@ -28,6 +28,11 @@ def floats(count: int) -> memoryview[float]:
 def int32s(values: Iterable[int]) -> memoryview[int]:
     """An array of these values."""
     return memoryview(array("i", values))
+
+
+def repeated(value: int, count: int) -> memoryview[int]:
+    """An array of int32 that are all the same."""
+    return memoryview(array("i", [value]) * count)
 
 
 def float32s(values: Iterable[float]) -> memoryview[float]:

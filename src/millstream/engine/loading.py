@@ -16,7 +16,7 @@ from millstream.engine.memory import memory_need
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.sizing import available_memory, plan_kv, token_cost
 from millstream.models.loader import ModelFile, build_native, load_model_file
-from millstream.native import BLOCK_SIZE, Model, active_isa
+from millstream.native import BLOCK_SIZE, Model, active_isa, strings_end
 from millstream.scheduler.drafts import most_rows
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     Raises:
         ModelFileError, ValueError, RuntimeError, MemoryError: with a message for the person who starts the engine.
     """
-    with load_model_file(config.model_path) as model_file:
+    with load_model_file(config.model_path, strings_end=strings_end) as model_file:
         return build_core(model_file, config)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence as SequenceOf
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from millstream.engine.arrays import int32s, int_rows, integers
+from millstream.engine.arrays import int_rows, integers, repeated
 from millstream.scheduler.sequence import Constraint, Sequence
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class StepMasks:
         self._threads = MaskThreads(min(_MOST_THREADS, -(-processors // 2)), patience)
         self._sequences: list[tuple[int, Sequence]] = []
         self._job: MaskJob | None = None
-        self.of_rows = int32s([-1] * max_rows)
+        self.of_rows = repeated(-1, max_rows)
         self.bits: NDArray[np.uint32] | memoryview[int] = self._no_bits()
         self._written: NDArray[np.uint32] | None = None
 

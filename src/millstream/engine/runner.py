@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.engine.admission import MAX_LOGPROBS
-from millstream.engine.arrays import float_rows, floats, int32s, int_rows, integers
+from millstream.engine.arrays import float_rows, floats, int32s, int_rows, integers, repeated
 from millstream.engine.masks import StepMasks
 from millstream.engine.protocol import TokenAlternatives
 from millstream.engine.sampling import SampledRow, SamplingArrays
@@ -203,7 +203,7 @@ class _BlockTables:
 
     def __init__(self, rows: int, width: int) -> None:
         self._width = width
-        self._items = int32s([-1] * (rows * width))
+        self._items = repeated(-1, rows * width)
         self.array = int_rows(self._items, width)
         self._lists: list[list[int]] = [[] for _ in range(rows)]
         self._lengths = [0] * rows
@@ -217,7 +217,7 @@ class _BlockTables:
         begin = row * self._width
         if not same:
             if count < length:
-                self._items[begin + count : begin + length] = int32s([-1] * (length - count))
+                self._items[begin + count : begin + length] = repeated(-1, length - count)
             self._lists[row] = blocks
             length = 0
         self._items[begin + length : begin + count] = int32s(blocks[length:])

@@ -26,6 +26,9 @@ def active_isa() -> str:
 def default_threads() -> int:
     """Processors in this process's affinity mask."""
 
+def strings_end(data: Any, at: int, count: int) -> int | None:
+    """Where ``count`` strings of a GGUF file end that begin ``at`` this byte of a readable buffer; None: not in it."""
+
 def dequantize(ggml_type: int, rows: int, cols: int, data: Any) -> NDArray[np.float32]:
     """Values of a GGUF tensor after repacking into the internal format, shape [rows, cols]; for tests and tools."""
 
