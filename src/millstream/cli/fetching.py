@@ -9,16 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.cli.errors import CliError
 from millstream.cli.terminal import is_terminal, note
-from millstream.models.catalogue import CatalogueModel, ModelUnavailable, resolve_model
-
-if TYPE_CHECKING:  # a model that is here is found without the means to fetch one
-    from millstream.models.fetch import OnProgress, Progress
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, resolve_model
 
 _LINE_SECONDS = 5.0
 _JSON_SECONDS = 0.5
