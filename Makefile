@@ -10,6 +10,8 @@ TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile
+# What users run is compiled beside its files: their environment may forbid Python to do that at every start.
+INSTALL_COMPILED := PYTHONPYCACHEPREFIX= $(PIP) install --quiet
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 # Tests start hundreds of interpreters. None should compile what another has compiled, also where the environment forbids
 # to write bytecode beside the sources, or nobody may.
@@ -112,7 +114,7 @@ $(INSTALLED): $(VENV_READY) $(NATIVE)
 	@echo "make: building and installing millstream (the native core takes a minute)"
 	@$(INSTALL) $$($(BIN)/python tools/build-requires.py)
 	@$(INSTALL) $$($(BIN)/python tools/build-requires.py --tools)
-	@$(INSTALL) --no-build-isolation --editable .
+	@$(INSTALL_COMPILED) --no-build-isolation --editable .
 	@touch $@
 
 $(DEV_READY): $(INSTALLED) pyproject.toml

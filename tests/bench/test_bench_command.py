@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+UNWANTED = ("numpy", "llguidance", "jinja2", "tokenizers", "asyncio", "rich", "tomllib", "statistics")
+"""What a plan does not need: whoever waits for the first token would wait for it."""
+
+
+def test_a_plan_imports_nothing_that_it_does_not_need(plan: Path) -> None:
+    program = (
+        "import json, sys\n"
+        "from millstream.cli.app import app\n"
+        "app(['bench', '--json', '--plan', sys.argv[1], '--threads', '2'], standalone_mode=False)\n"
+        f"print(json.dumps([name for name in {UNWANTED!r} if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(plan)], capture_output=True, text=True, check=True)
+    line, unwanted = map(json.loads, done.stdout.splitlines())
+    assert len(line["check_ids"]) == 16
+    assert unwanted == []
 
 
 def invoke(*arguments: str) -> Any:

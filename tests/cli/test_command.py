@@ -49,6 +49,10 @@ ANSWERS = ("tokenizers", "jinja2", "millstream.pipeline.local")
 OTHERS = ("httpx", "textual", "sqlite3", "plotext", "opentelemetry", "llguidance", "pydantic", "importlib.metadata")
 
 
+STEPS = ("millstream.scheduler.scheduler", "millstream.engine.core", "millstream.engine.runner")
+"""What runs the steps of an engine."""
+
+
 def imported(code: str, names: tuple[str, ...]) -> str:
     """Which of these modules a program has imported at its end."""
     program = f"import sys\n{code}\nprint('imported:', *[name for name in {names!r} if name in sys.modules])"
@@ -72,12 +76,19 @@ def test_a_command_does_not_import_the_others() -> None:
     ("module", "names"),
     [
         # What begins an engine process comes first; the rest is imported while that loads.
-        ("millstream.cli.serve", ("numpy", "millstream.native", *SERVER, *ANSWERS, *OTHERS)),
-        ("millstream.cli.generate", ("numpy", "millstream.native", *SERVER, *ANSWERS, *OTHERS)),
-        # What begins to load the weights; arrays and grammars are imported meanwhile.
-        ("millstream.engine.worker", ("numpy", "asyncio", "typer", *SERVER, *ANSWERS, *OTHERS)),
-        ("millstream.engine.loading", ("numpy", "asyncio", "typer", *SERVER, *ANSWERS, *OTHERS)),
-        ("millstream.bench.run", ("numpy", "asyncio", "rich", *SERVER, *ANSWERS, *OTHERS)),
+        ("millstream.cli.serve", ("numpy", "millstream.native", *STEPS, "zipfile", *SERVER, *ANSWERS, *OTHERS)),
+        ("millstream.cli.generate", ("numpy", "millstream.native", *STEPS, "zipfile", *SERVER, *ANSWERS, *OTHERS)),
+        # What begins to load the weights; what runs steps is imported meanwhile.
+        ("millstream.engine.worker", ("numpy", "asyncio", "typer", *STEPS, "hashlib", *SERVER, *ANSWERS, *OTHERS)),
+        (
+            "millstream.engine.loading",
+            ("numpy", "asyncio", "typer", "logging", "hashlib", *STEPS, *SERVER, *ANSWERS, *OTHERS),
+        ),
+        (
+            "millstream.bench.run",
+            ("numpy", "asyncio", "rich", "logging", "hashlib", *STEPS, *SERVER, *ANSWERS, *OTHERS),
+        ),
+        ("millstream.cli.fetching", ("numpy", "asyncio", "rich", "zipfile", "hashlib", *SERVER, *ANSWERS, *OTHERS)),
     ],
 )
 def test_what_a_start_waits_for_imports_little(module: str, names: tuple[str, ...]) -> None:

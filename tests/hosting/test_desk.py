@@ -16,8 +16,7 @@ from millstream.admin.views import ModelView
 from millstream.hosting.desk import ModelDesk
 from millstream.hosting.host import ModelHost
 from millstream.hosting.pulls import Pulls
-from millstream.models.catalogue import CatalogueModel, ModelUnavailable, WheelPart
-from millstream.models.fetch import OnProgress, Progress
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, WheelPart
 from millstream.server.app import create_app
 from support.hosted import ScriptedOpener, host_of, settled
 

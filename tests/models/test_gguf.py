@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.models.errors import ModelFileError
-from millstream.models.gguf import GGUFFile
+from millstream.models.gguf import GGUFFile, StringsEnd
+from millstream.native import strings_end
 from support.real_models import GEMMA, QWEN, SMOLLM2, real_model
 
 
@@ -156,6 +157,11 @@ def _file(entries: list[bytes], tensors: list[bytes], data: bytes = bytes(4096))
     return head + b"".join(entries) + b"".join(tensors) + data
 
 
+WALKS = pytest.mark.parametrize("walk", [None, strings_end], ids=["python", "native"])
+"""How arrays of strings are stepped over."""
+
+
+@WALKS
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -180,11 +186,31 @@ def _file(entries: list[bytes], tensors: list[bytes], data: bytes = bytes(4096))
         (_file([], [_tensor(b"t", (32,), 0, 0)] * 2), "tensor t appears twice"),
     ],
 )
-def test_lies_are_found(tmp_path: Path, content: bytes, message: str) -> None:
+def test_lies_are_found(tmp_path: Path, content: bytes, message: str, walk: StringsEnd | None) -> None:
     path = tmp_path / "lie.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=message):
-        GGUFFile(path)
+        GGUFFile(path, strings_end=walk)
+
+
+@WALKS
+def test_strings_are_stepped_over(tmp_path: Path, walk: StringsEnd | None) -> None:
+    strings = ["", "a", "é" * 200, ""]
+    path = write_gguf(tmp_path / "strings.gguf", {"some": strings, "after": 7})
+    with GGUFFile(path, strings_end=walk) as file:
+        assert file.strings("some") == strings
+        assert file.integer("after") == 7
+
+
+@given(st.lists(st.binary(max_size=300), max_size=8), st.integers(0, 9), st.data())
+def test_the_core_finds_where_strings_end(strings: list[bytes], before: int, data: st.DataObject) -> None:
+    raw = bytes(before) + b"".join(struct.pack("<Q", len(each)) + each for each in strings)
+    assert strings_end(raw, before, len(strings)) == len(raw)
+    if strings:
+        cut = data.draw(st.integers(0, len(raw) - 1))
+        assert strings_end(raw[:cut], before, len(strings)) is None
+    assert strings_end(raw + b"\xff" * 8, before, len(strings) + 1) is None
+    assert strings_end(raw, len(raw) + 1, 1) is None
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
@@ -194,10 +220,11 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
         GGUFFile(tmp_path)
 
 
+@WALKS
 @settings(max_examples=60, deadline=None)
-@given(st.data())
+@given(data=st.data())
 def test_every_truncation_is_refused(
-    small: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    small: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, walk: StringsEnd | None
 ) -> None:
     content = small.read_bytes()
     with GGUFFile(small) as file:
@@ -206,4 +233,4 @@ def test_every_truncation_is_refused(
     path = tmp_path_factory.mktemp("cut") / "cut.gguf"
     path.write_bytes(content[:cut])
     with pytest.raises(ModelFileError):
-        GGUFFile(path)
+        GGUFFile(path, strings_end=walk)

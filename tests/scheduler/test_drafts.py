@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from millstream.engine.core import EngineCore
 from millstream.engine.protocol import SamplingParams, TokenDelta, TokenRequest
-from millstream.scheduler.drafts import LONGEST_DRAFT, Drafter
+from millstream.scheduler.drafts import DRAFT_ROWS, LONGEST_DRAFT, Drafter, most_rows
 from millstream.scheduler.places import SchedulerConfig
-from millstream.scheduler.scheduler import DRAFT_ROWS, Scheduler, most_rows
+from millstream.scheduler.scheduler import Scheduler
 from support.scripted_runner import ScriptedRunner, expected_output, repeating
 
 BLOCK = 4

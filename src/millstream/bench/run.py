@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.bench.engine import CaseResults, Overhead, measure_overhead, run_plan, run_together
 from millstream.bench.errors import BenchError
-from millstream.bench.limits import Bandwidth, read_bandwidth
 from millstream.bench.plan import Plan, standard_plan
-from millstream.bench.server import ServerStart, measure_server_start
-from millstream.bench.structured import CONTEXT as STRUCTURED_CONTEXT
-from millstream.bench.structured import STREAMS, Structured, measure_structured
 from millstream.bench.system import CpuMeter, peak_resident_bytes, resident_bytes, seconds_alive
 from millstream.engine.config import Activations, KvType
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the model begins to load before what measures it is imported
+    from millstream.bench.engine import CaseResults, Overhead
+    from millstream.bench.limits import Bandwidth
+    from millstream.bench.server import ServerStart
+    from millstream.bench.structured import Structured
     from millstream.engine.core import EngineCore
     from millstream.engine.protocol import EngineInfo
 
-OVERHEAD_SEQUENCES = 16
-OVERHEAD_CONTEXT = 256
+_LEAST_SEQUENCES = 16
+"""The engine has room for so many, whatever the plan runs."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,27 +98,26 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
     on_stage("loading")
     core, info, plan, weights = _load(path, options)
     loaded = time.time()
+    from millstream.bench.engine import run_plan, run_together
+
     run_together(core, [[100 % info.vocab_size] * 32], 4)
     first_token = time.time()
-    overhead = structured = bandwidth = server = None
+    extras = overhead = structured = bandwidth = server = None
     if options.extras:
-        on_stage("start of a server")
-        server = measure_server_start(path, threads=options.threads)
+        from millstream.bench.extras import Extras
+
+        extras = Extras(path, info, on_stage)
+        server = extras.server(threads=options.threads)
     meter = CpuMeter()
     results = run_plan(core, plan, on_case=on_stage)
     others_busy = meter.others()
-    if options.extras and info.context_length >= OVERHEAD_CONTEXT:
-        on_stage("share of Python")
-        prompts = [[(97 * row + 31 * at) % info.vocab_size for at in range(128)] for row in range(OVERHEAD_SEQUENCES)]
-        overhead = measure_overhead(core, prompts)
-    if options.extras and info.context_length >= STRUCTURED_CONTEXT:
-        on_stage("structured output")
-        structured = measure_structured(core, path, rounds=1 if options.quick else 3)
+    if extras is not None:
+        overhead = extras.overhead(core)
+        structured = extras.structured(core, rounds=1 if options.quick else 3)
     resident, peak = resident_bytes(), peak_resident_bytes()
     del core
-    if options.extras:
-        on_stage("memory bandwidth")
-        bandwidth = read_bandwidth(buffer_bytes=info.weight_bytes, threads=info.threads)
+    if extras is not None:
+        bandwidth = extras.bandwidth()
     return Report(
         model=info.model,
         weights=weights,
@@ -147,43 +145,43 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
 def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, str]:
     """The engine with a KV cache that just holds the plan, and without the prefix cache."""
     from millstream.engine.config import EngineConfig
-    from millstream.engine.loading import load_core
+    from millstream.engine.loading import build_core
     from millstream.engine.sizing import kv_bytes_per_token
     from millstream.models.ggml import TENSOR_TYPES
     from millstream.models.loader import load_model_file
-    from millstream.native import BLOCK_SIZE
+    from millstream.native import BLOCK_SIZE, strings_end
 
-    with load_model_file(path) as file:
+    with load_model_file(path, strings_end=strings_end) as file:
         spec = file.spec
         volume: Counter[int] = Counter()
         for weight in file.weights:
             volume[weight.tensor.ggml_type] += weight.rows * weight.cols
-    plan = options.plan or standard_plan(
-        vocab_size=spec.vocab_size, context_length=spec.context_length, quick=options.quick
-    )
-    longest = max((case.longest for case in plan.cases), default=0)
-    if longest > spec.context_length:
-        raise BenchError(f"the plan needs {longest} tokens of context, but the model has {spec.context_length}")
-    tokens = plan.kv_tokens(BLOCK_SIZE)
-    if options.extras:
-        tokens = max(tokens, OVERHEAD_SEQUENCES * (OVERHEAD_CONTEXT + BLOCK_SIZE))
-        tokens = max(tokens, STREAMS * (STRUCTURED_CONTEXT + BLOCK_SIZE))
-    most = max([OVERHEAD_SEQUENCES, STREAMS, *(case.sequences for case in plan.cases)])
-    config = EngineConfig(
-        model_path=os.fspath(path),
-        model_name=path.stem,
-        kv_bytes=tokens * kv_bytes_per_token(spec, options.kv_type),
-        kv_type=options.kv_type,
-        activations=options.activations,
-        threads=options.threads,
-        prefix_cache=False,
-        max_sequences=most,
-        max_waiting=most,
-    )
-    if options.step_tokens is not None:
-        config = msgspec.structs.replace(config, step_tokens=options.step_tokens)
-    try:
-        core, info = load_core(config)
-    except (ValueError, RuntimeError, MemoryError, OSError) as error:
-        raise BenchError(str(error) or type(error).__name__) from None
+        plan = options.plan or standard_plan(
+            vocab_size=spec.vocab_size, context_length=spec.context_length, quick=options.quick
+        )
+        longest = max((case.longest for case in plan.cases), default=0)
+        if longest > spec.context_length:
+            raise BenchError(f"the plan needs {longest} tokens of context, but the model has {spec.context_length}")
+        tokens, most = plan.kv_tokens(BLOCK_SIZE), max([_LEAST_SEQUENCES, *(case.sequences for case in plan.cases)])
+        if options.extras:
+            from millstream.bench.extras import MOST_SEQUENCES, kv_tokens
+
+            tokens, most = max(tokens, kv_tokens(BLOCK_SIZE)), max(most, MOST_SEQUENCES)
+        config = EngineConfig(
+            model_path=os.fspath(path),
+            model_name=path.stem,
+            kv_bytes=tokens * kv_bytes_per_token(spec, options.kv_type),
+            kv_type=options.kv_type,
+            activations=options.activations,
+            threads=options.threads,
+            prefix_cache=False,
+            max_sequences=most,
+            max_waiting=most,
+        )
+        if options.step_tokens is not None:
+            config = msgspec.structs.replace(config, step_tokens=options.step_tokens)
+        try:
+            core, info = build_core(file, config)
+        except (ValueError, RuntimeError, MemoryError, OSError) as error:
+            raise BenchError(str(error) or type(error).__name__) from None
     return core, info, plan, TENSOR_TYPES[volume.most_common(1)[0][0]].name.lower()

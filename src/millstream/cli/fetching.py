@@ -14,9 +14,7 @@ import msgspec
 
 from millstream.cli.errors import CliError
 from millstream.cli.terminal import is_terminal, note
-from millstream.models.catalogue import CatalogueModel, ModelUnavailable, resolve_model
-from millstream.models.fetch import OnProgress, Progress, fetch_model
-from millstream.models.shelf import shelf
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, resolve_model
 
 _LINE_SECONDS = 5.0
 _JSON_SECONDS = 0.5
@@ -28,6 +26,8 @@ def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
     try:
         return resolve_model(ref, fetch_shown if fetch else None)
     except ModelUnavailable as error:
+        from millstream.models.shelf import shelf
+
         model = shelf().get(ref or "")
         if model is None or model.path is None:
             raise CliError(str(error)) from None
@@ -36,6 +36,8 @@ def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
 
 def fetch_shown(model: CatalogueModel, folder: Path | None = None, *, as_json: bool = False) -> Path:
     """`fetch_model` with its progress on stderr, or as lines of JSON on stdout. Raises `ModelUnavailable`."""
+    from millstream.models.fetch import fetch_model
+
     display = _json_lines if as_json else _bar if is_terminal(sys.stderr) else _lines
     with _sigterm_unwinds(), display(model) as on_progress:
         return fetch_model(model, folder, on_progress=on_progress)

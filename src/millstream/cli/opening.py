@@ -29,7 +29,7 @@ from millstream.hosting.pulls import Pulls
 from millstream.models.errors import ModelFileError
 from millstream.models.loader import ModelFile, load_model_file
 from millstream.models.shelf import name_of
-from millstream.scheduler.scheduler import most_rows
+from millstream.scheduler.drafts import most_rows
 
 if TYPE_CHECKING:
     from millstream.models.assets import ModelAssets

@@ -20,7 +20,7 @@ from millstream.models.ggml import TENSOR_TYPES
 from millstream.models.loader import ModelFile, load_model_file
 from millstream.models.shelf import name_of, shelf
 from millstream.pipeline.dialect import Dialect
-from millstream.scheduler.scheduler import most_rows
+from millstream.scheduler.drafts import most_rows
 
 
 class Quantisation(msgspec.Struct):

@@ -1,26 +1,26 @@
 """Loads a model and builds the engine around it.
 
 A small model is repacked in the time that Python needs for its imports. Both run side by side: what the weights do not
-need is imported once they have begun to load.
+need, the scheduler and all that runs steps, is imported once they have begun to load.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from millstream.engine.config import EngineConfig
-from millstream.engine.core import EngineCore
 from millstream.engine.memory import memory_need
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.sizing import available_memory, plan_kv, token_cost
 from millstream.models.loader import ModelFile, build_native, load_model_file
-from millstream.native import BLOCK_SIZE, Model, active_isa
-from millstream.scheduler.places import SchedulerConfig
-from millstream.scheduler.scheduler import Scheduler, most_rows
+from millstream.native import BLOCK_SIZE, Model, active_isa, strings_end
+from millstream.scheduler.drafts import most_rows
+
+if TYPE_CHECKING:
+    from millstream.engine.core import EngineCore
 
 T = TypeVar("T")
 
@@ -31,15 +31,23 @@ def load_core(config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
     Raises:
         ModelFileError, ValueError, RuntimeError, MemoryError: with a message for the person who starts the engine.
     """
-    isa = active_isa()
-    with load_model_file(config.model_path) as model_file:
-        spec = model_file.spec
-        blocks, context = _plan(model_file, config)
-        with Beside(lambda: _build(model_file, config, blocks)) as building:
-            from millstream.engine.constraints import FileConstraints
-            from millstream.engine.runner import NativeRunner
+    with load_model_file(config.model_path, strings_end=strings_end) as model_file:
+        return build_core(model_file, config)
 
-            model = building.result()
+
+def build_core(model_file: ModelFile, config: EngineConfig) -> tuple[EngineCore, EngineInfo]:
+    """As `load_core`, of a file that is open: that of ``config``, which may be closed afterwards."""
+    isa = active_isa()
+    spec = model_file.spec
+    blocks, context = _plan(model_file, config)
+    with Beside(lambda: _build(model_file, config, blocks)) as building:
+        from millstream.engine.constraints import FileConstraints
+        from millstream.engine.core import EngineCore
+        from millstream.engine.runner import NativeRunner
+        from millstream.scheduler.places import SchedulerConfig
+        from millstream.scheduler.scheduler import Scheduler
+
+        model = building.result()
     scheduler = Scheduler(
         SchedulerConfig(
             kv_blocks=blocks,
@@ -110,18 +118,22 @@ class Beside(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
-        self._future: Future[T] = Future()
+        self._made: list[T] = []
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
 
     def result(self) -> T:
         """What the function returned, once it has; or raises what it raised."""
-        return self._future.result()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._made[0]
 
     def _run(self) -> None:
         try:
-            self._future.set_result(self._function())
+            self._made.append(self._function())
         except BaseException as error:
-            self._future.set_exception(error)
+            self._error = error
 
     def __enter__(self) -> Beside[T]:
         self._thread.start()

@@ -12,11 +12,11 @@ from collections.abc import Sequence as SequenceOf
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from millstream.engine.arrays import int_rows, integers, repeated
 from millstream.scheduler.sequence import Constraint, Sequence
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
@@ -59,22 +59,27 @@ class StepMasks:
         self._threads = MaskThreads(min(_MOST_THREADS, -(-processors // 2)), patience)
         self._sequences: list[tuple[int, Sequence]] = []
         self._job: MaskJob | None = None
-        self.of_rows = np.full(max_rows, -1, np.int32)
-        self.bits = self._no_bits()
+        self.of_rows = repeated(-1, max_rows)
+        self.bits: NDArray[np.uint32] | memoryview[int] = self._no_bits()
+        self._written: NDArray[np.uint32] | None = None
 
     def begin(self, sequences: SequenceOf[Sequence]) -> bool:
         """Begin to write the masks of these rows; False if there are none to write."""
         constrained = [(row, each) for row, each in enumerate(sequences) if each.constraint is not None]
-        self.of_rows[: len(sequences)] = -1
+        for row, _ in self._sequences:
+            self.of_rows[row] = -1
+        self._sequences = constrained
         if not constrained:
             return False
-        if not len(self.bits):  # most engines never see a grammar
-            self.bits = np.zeros((len(self.of_rows) + 1, self._words), np.uint32)  # the last stays empty
         for index, (row, _) in enumerate(constrained):
             self.of_rows[row] = index
-        self._sequences = constrained
+        if self._written is None:  # most engines never see a grammar
+            import numpy as np
+
+            rows = len(self.of_rows) + 1  # the last stays empty
+            self.bits = self._written = np.zeros((rows, self._words), np.uint32)
         constraints = [each.constraint for _, each in constrained if each.constraint is not None]
-        self._job = self._threads.begin(constraints, self.bits)
+        self._job = self._threads.begin(constraints, self._written)
         return True
 
     def finish(self) -> None:
@@ -87,11 +92,11 @@ class StepMasks:
             sequence.constraint = Lost(error)
             self.of_rows[row] = len(self.bits) - 1
         if lost:  # their threads may still write
-            self.bits = self._no_bits()
+            self.bits, self._written = self._no_bits(), None
         self._job = None
 
-    def _no_bits(self) -> NDArray[np.uint32]:
-        return np.zeros((0, self._words), np.uint32)
+    def _no_bits(self) -> memoryview[int]:
+        return int_rows(integers(self._words, "I"), self._words)[:0]
 
 
 class MaskJob:

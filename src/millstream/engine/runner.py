@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from millstream.engine.admission import MAX_LOGPROBS
+from millstream.engine.arrays import float_rows, floats, int32s, int_rows, integers, repeated
 from millstream.engine.masks import StepMasks
 from millstream.engine.protocol import TokenAlternatives
 from millstream.engine.sampling import SampledRow, SamplingArrays
-from millstream.engine.scores import Scoring
 from millstream.native import SampleOutput, SamplingBatch
 from millstream.scheduler.scheduler import Chunk, Sampled
 from millstream.scheduler.sequence import Sequence
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from millstream.engine.hidden import HiddenRows
+    from millstream.engine.scores import Scoring
     from millstream.native import Model
 
 
@@ -38,17 +36,17 @@ class NativeRunner:
     ) -> None:
         """``max_rows``: rows that are sampled in one step at most."""
         self._model = model
-        self._tokens = np.zeros(step_tokens, np.int32)
-        self._starts = np.zeros(max_sequences + 1, np.int32)
-        self._positions = np.zeros(max_sequences, np.int32)
+        self._tokens = integers(step_tokens)
+        self._starts = integers(max_sequences + 1)
+        self._positions = integers(max_sequences)
         self._tables = _BlockTables(max_sequences, max_blocks)
-        self._rows = np.zeros(max_rows, np.int32)
+        self._rows = integers(max_rows)
         self._sampling = SamplingArrays(max_rows)
         self._masks = StepMasks(max_rows, vocab_size, processors=model.threads)
-        self._out_tokens = np.zeros(max_rows, np.int32)
-        self._out_logprobs = np.zeros(max_rows, np.float32)
-        self._top_ids = np.zeros((max_rows, MAX_LOGPROBS), np.int32)
-        self._top_logprobs = np.zeros((max_rows, MAX_LOGPROBS), np.float32)
+        self._out_tokens = integers(max_rows)
+        self._out_logprobs = floats(max_rows)
+        self._top_ids = integers(max_rows * MAX_LOGPROBS)
+        self._top_logprobs = floats(max_rows * MAX_LOGPROBS)
         self._hidden_size = hidden_size
         self._steady: _SteadyStep | None = None
         self._native_seconds = 0.0
@@ -96,8 +94,8 @@ class NativeRunner:
         out = SampleOutput(
             tokens=self._out_tokens[:rows],
             logprobs=self._out_logprobs[:rows],
-            top_ids=self._top_ids[:rows],
-            top_logprobs=self._top_logprobs[:rows],
+            top_ids=int_rows(self._top_ids, MAX_LOGPROBS)[:rows],
+            top_logprobs=float_rows(self._top_logprobs, MAX_LOGPROBS)[:rows],
         )
         arguments = _StepArguments(
             self._tokens[:total],
@@ -108,13 +106,17 @@ class NativeRunner:
             None if masked else batch,
             None if masked else out,
         )
-        hidden_rows = self._hidden_rows(chunks)
-        hidden = None if hidden_rows is None else np.empty((len(hidden_rows), self._hidden_size), np.float32)
-        scoring = Scoring(chunks) if any(chunk.score for chunk in chunks) else None
+        hidden = self._hidden(chunks)
+        scoring = _scoring(chunks)
         begun = time.perf_counter()
         try:
             scores = scoring.arrays() if scoring is not None else None
-            self._model.step(*arguments, hidden_rows=hidden_rows, hidden=hidden, scores=scores)
+            self._model.step(
+                *arguments,
+                hidden_rows=None if hidden is None else hidden.rows,
+                hidden=None if hidden is None else hidden.states,
+                scores=scores,
+            )
         finally:
             self._native_seconds += time.perf_counter() - begun
             self._masks.finish()
@@ -130,7 +132,7 @@ class NativeRunner:
         return Sampled(
             sampled.tokens,
             sampled.logprobs,
-            hidden=[] if hidden is None else _split(hidden, [chunk.hidden for chunk in chunks if chunk.hidden]),
+            hidden=[] if hidden is None else hidden.results(),
             scores=[] if scoring is None else scoring.results(),
         )
 
@@ -141,15 +143,13 @@ class NativeRunner:
             [self._alternatives(row, sequence) for row, sequence in enumerate(sequences)],
         )
 
-    def _hidden_rows(self, chunks: list[Chunk]) -> NDArray[np.int32] | None:
-        """Rows whose hidden states are wanted, in order; None if there are none."""
-        ends = self._starts[1 : len(chunks) + 1]
-        wanted = [
-            np.arange(end - chunk.hidden, end, dtype=np.int32)
-            for chunk, end in zip(chunks, ends, strict=True)
-            if chunk.hidden
-        ]
-        return np.concatenate(wanted) if wanted else None
+    def _hidden(self, chunks: list[Chunk]) -> HiddenRows | None:
+        """Where the hidden states that these chunks want go; None if they want none, as in most engines."""
+        if not any(chunk.hidden for chunk in chunks):
+            return None
+        from millstream.engine.hidden import HiddenRows
+
+        return HiddenRows(chunks, self._hidden_size)
 
     def _place(self, chunks: list[Chunk]) -> int:
         """Write tokens, positions and block tables; returns the number of tokens."""
@@ -160,7 +160,7 @@ class NativeRunner:
             if chunk.count == 1:
                 self._tokens[at] = sequence.tokens[chunk.start]
             else:
-                self._tokens[at:end] = chunk.tokens
+                self._tokens[at:end] = int32s(chunk.tokens)
             self._positions[index] = chunk.start
             self._tables.write(index, sequence.blocks)
             for sampled in range(end - chunk.rows, end):
@@ -174,21 +174,22 @@ class NativeRunner:
         count = sequence.request.sampling.logprobs
         if count is None:
             return None
+        begin = row * MAX_LOGPROBS
         return TokenAlternatives(
-            logprob=float(self._out_logprobs[row]),
-            top_ids=self._top_ids[row, :count].tolist(),
-            top_logprobs=self._top_logprobs[row, :count].tolist(),
+            logprob=self._out_logprobs[row],
+            top_ids=list(self._top_ids[begin : begin + count]),
+            top_logprobs=list(self._top_logprobs[begin : begin + count]),
         )
 
 
 class _StepArguments(NamedTuple):
     """The leading arguments of `Model.step`."""
 
-    tokens: NDArray[np.int32]
-    seq_starts: NDArray[np.int32]
-    seq_positions: NDArray[np.int32]
-    block_tables: NDArray[np.int32]
-    sample_rows: NDArray[np.int32]
+    tokens: memoryview[int]
+    seq_starts: memoryview[int]
+    seq_positions: memoryview[int]
+    block_tables: memoryview[int]
+    sample_rows: memoryview[int]
     sampling: SamplingBatch | None
     out: SampleOutput | None
 
@@ -205,7 +206,9 @@ class _BlockTables:
     """Page numbers of the sequences of a step, a row each, padded with -1; only what has changed is written."""
 
     def __init__(self, rows: int, width: int) -> None:
-        self.array = np.full((rows, width), -1, np.int32)
+        self._width = width
+        self._items = repeated(-1, rows * width)
+        self.array = int_rows(self._items, width)
         self._lists: list[list[int]] = [[] for _ in range(rows)]
         self._lengths = [0] * rows
 
@@ -215,14 +218,20 @@ class _BlockTables:
         same = self._lists[row] is blocks
         if same and length == count:
             return
+        begin = row * self._width
         if not same:
-            self.array[row, count:length] = -1
+            if count < length:
+                self._items[begin + count : begin + length] = repeated(-1, length - count)
             self._lists[row] = blocks
             length = 0
-        self.array[row, length:count] = blocks[length:]
+        self._items[begin + length : begin + count] = int32s(blocks[length:])
         self._lengths[row] = count
 
 
-def _split(rows: NDArray[np.float32], counts: list[int]) -> list[NDArray[np.float32]]:
-    """Consecutive runs of rows."""
-    return np.split(rows, np.cumsum(counts)[:-1]) if counts else []
+def _scoring(chunks: list[Chunk]) -> Scoring | None:
+    """Where the scores that these chunks want go; None if they want none, as in most engines."""
+    if not any(chunk.score for chunk in chunks):
+        return None
+    from millstream.engine.scores import Scoring
+
+    return Scoring(chunks)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
+from millstream.engine.arrays import float32s, floats, int32s, integers
 from millstream.engine.masks import StepMasks
 from millstream.native import SamplingBatch
 from millstream.scheduler.sequence import Sequence
@@ -55,20 +54,20 @@ class SamplingArrays:
     """Sampling parameters of up to ``max_rows`` rows."""
 
     def __init__(self, max_rows: int) -> None:
-        self._temperature = np.zeros(max_rows, np.float32)
-        self._top_k = np.zeros(max_rows, np.int32)
-        self._top_p = np.zeros(max_rows, np.float32)
-        self._min_p = np.zeros(max_rows, np.float32)
-        self._repetition = np.zeros(max_rows, np.float32)
-        self._presence = np.zeros(max_rows, np.float32)
-        self._frequency = np.zeros(max_rows, np.float32)
-        self._seed = np.zeros(max_rows, np.uint64)
-        self._choice = np.zeros(max_rows, np.uint32)
-        self.position = np.zeros(max_rows, np.uint32)
+        self._temperature = floats(max_rows)
+        self._top_k = integers(max_rows)
+        self._top_p = floats(max_rows)
+        self._min_p = floats(max_rows)
+        self._repetition = floats(max_rows)
+        self._presence = floats(max_rows)
+        self._frequency = floats(max_rows)
+        self._seed = integers(max_rows, "Q")
+        self._choice = integers(max_rows, "I")
+        self.position = integers(max_rows, "I")
         """May be rewritten in place for steps whose rows are steady."""
-        self._logprobs = np.zeros(max_rows, np.int32)
-        self._bias_starts = np.zeros(max_rows + 1, np.int32)
-        self._history_starts = np.zeros(max_rows + 1, np.int32)
+        self._logprobs = integers(max_rows)
+        self._bias_starts = integers(max_rows + 1)
+        self._history_starts = integers(max_rows + 1)
 
     def fill(self, sampled: list[SampledRow], masks: StepMasks) -> SamplingBatch:
         """The batch of these rows."""
@@ -103,11 +102,11 @@ class SamplingArrays:
             mask_rows=masks.of_rows[:rows],
             masks=masks.bits,
             bias_starts=self._bias_starts[: rows + 1],
-            bias_ids=np.array(bias_ids, np.int32),
-            bias_values=np.array(bias_values, np.float32),
+            bias_ids=int32s(bias_ids),
+            bias_values=float32s(bias_values),
             history_starts=self._history_starts[: rows + 1],
-            history_ids=np.array(history_ids, np.int32),
-            history_counts=np.array(history_counts, np.int32),
+            history_ids=int32s(history_ids),
+            history_counts=int32s(history_counts),
         )
 
     def _set_row(self, row: int, each: SampledRow) -> None:

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from millstream.models.catalogue import CatalogueModel, ModelUnavailable
-from millstream.models.fetch import OnProgress, Progress, fetch_model
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress
 
 log = logging.getLogger("millstream.hosting")
 
@@ -25,10 +24,16 @@ class Fetch(Protocol):
     def __call__(self, model: CatalogueModel, folder: Path | None, *, on_progress: OnProgress) -> Path: ...
 
 
+def _fetch(model: CatalogueModel, folder: Path | None, *, on_progress: OnProgress) -> Path:
+    from millstream.models.fetch import fetch_model  # most servers never fetch one
+
+    return fetch_model(model, folder, on_progress=on_progress)
+
+
 class Pulls:
     """Fetches into one folder (None: the model folder); used from one event loop."""
 
-    def __init__(self, folder: Path | None = None, fetch: Fetch = fetch_model) -> None:
+    def __init__(self, folder: Path | None = None, fetch: Fetch = _fetch) -> None:
         self._folder = folder
         self._fetch = fetch
         self._jobs: dict[str, _Job] = {}

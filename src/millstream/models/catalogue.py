@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import platformdirs
@@ -39,6 +40,20 @@ class CatalogueModel(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def download_bytes(self) -> int:
         return sum(part.download_bytes for part in self.parts)
+
+
+Stage = Literal["waiting", "downloading", "verifying"]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a fetch is: ``done`` of ``total`` bytes. ``waiting``: another process is fetching the same model."""
+
+    stage: Stage
+    done: int
+    total: int
+
+
+OnProgress = Callable[[Progress], None]
 
 
 CATALOGUE: tuple[CatalogueModel, ...] = (

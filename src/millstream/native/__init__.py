@@ -13,6 +13,7 @@ from millstream.native._core import (
     matmul,
     philox,
     sample,
+    strings_end,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "matmul",
     "philox",
     "sample",
+    "strings_end",
 ]

@@ -1,4 +1,5 @@
-"""Types of the native core. Arrays are C-contiguous numpy arrays; every size is checked, errors are ValueError."""
+"""Types of the native core. Arrays are C-contiguous, of the item type that their name says, numpy's or any other with
+the buffer protocol. They are taken as they are, never copied; every size is checked, errors are ValueError."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -7,6 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.models.spec import ModelSpec
+
+Int32s = NDArray[np.int32] | memoryview[int]
+UInt32s = NDArray[np.uint32] | memoryview[int]
+UInt64s = NDArray[np.uint64] | memoryview[int]
+Float32s = NDArray[np.float32] | memoryview[float]
 
 BLOCK_SIZE: int
 """Positions per KV page."""
@@ -19,6 +25,9 @@ def active_isa() -> str:
 
 def default_threads() -> int:
     """Processors in this process's affinity mask."""
+
+def strings_end(data: Any, at: int, count: int) -> int | None:
+    """Where ``count`` strings of a GGUF file end that begin ``at`` this byte of a readable buffer; None: not in it."""
 
 def dequantize(ggml_type: int, rows: int, cols: int, data: Any) -> NDArray[np.float32]:
     """Values of a GGUF tensor after repacking into the internal format, shape [rows, cols]; for tests and tools."""
@@ -75,16 +84,16 @@ class Model:
     def kv_bytes(self) -> int: ...
     def step(
         self,
-        tokens: NDArray[np.int32],
-        seq_starts: NDArray[np.int32],
-        seq_positions: NDArray[np.int32],
-        block_tables: NDArray[np.int32],
-        sample_rows: NDArray[np.int32],
+        tokens: Int32s,
+        seq_starts: Int32s,
+        seq_positions: Int32s,
+        block_tables: Int32s,
+        sample_rows: Int32s,
         sampling: SamplingBatch | None,
         out: SampleOutput | None,
-        logits: NDArray[np.float32] | None = None,
-        hidden_rows: NDArray[np.int32] | None = None,
-        hidden: NDArray[np.float32] | None = None,
+        logits: Float32s | None = None,
+        hidden_rows: Int32s | None = None,
+        hidden: Float32s | None = None,
         scores: TokenScores | None = None,
     ) -> None:
         """Run one step without the GIL.
@@ -119,25 +128,25 @@ class SamplingBatch:
     def __init__(
         self,
         *,
-        temperature: NDArray[np.float32],
-        top_k: NDArray[np.int32],
-        top_p: NDArray[np.float32],
-        min_p: NDArray[np.float32],
-        repetition_penalty: NDArray[np.float32],
-        presence_penalty: NDArray[np.float32],
-        frequency_penalty: NDArray[np.float32],
-        seed: NDArray[np.uint64],
-        choice: NDArray[np.uint32],
-        position: NDArray[np.uint32],
-        logprobs: NDArray[np.int32],
-        mask_rows: NDArray[np.int32],
-        masks: NDArray[np.uint32],
-        bias_starts: NDArray[np.int32],
-        bias_ids: NDArray[np.int32],
-        bias_values: NDArray[np.float32],
-        history_starts: NDArray[np.int32],
-        history_ids: NDArray[np.int32],
-        history_counts: NDArray[np.int32],
+        temperature: Float32s,
+        top_k: Int32s,
+        top_p: Float32s,
+        min_p: Float32s,
+        repetition_penalty: Float32s,
+        presence_penalty: Float32s,
+        frequency_penalty: Float32s,
+        seed: UInt64s,
+        choice: UInt32s,
+        position: UInt32s,
+        logprobs: Int32s,
+        mask_rows: Int32s,
+        masks: UInt32s,
+        bias_starts: Int32s,
+        bias_ids: Int32s,
+        bias_values: Float32s,
+        history_starts: Int32s,
+        history_ids: Int32s,
+        history_counts: Int32s,
     ) -> None: ...
 
 class SampleOutput:
@@ -146,10 +155,10 @@ class SampleOutput:
     def __init__(
         self,
         *,
-        tokens: NDArray[np.int32],
-        logprobs: NDArray[np.float32],
-        top_ids: NDArray[np.int32],
-        top_logprobs: NDArray[np.float32],
+        tokens: Int32s,
+        logprobs: Float32s,
+        top_ids: Int32s,
+        top_logprobs: Float32s,
     ) -> None: ...
 
 class TokenScores:
@@ -160,14 +169,14 @@ class TokenScores:
     def __init__(
         self,
         *,
-        rows: NDArray[np.int32],
-        targets: NDArray[np.int32],
-        logprobs: NDArray[np.float32],
-        top_ids: NDArray[np.int32],
-        top_logprobs: NDArray[np.float32],
+        rows: Int32s,
+        targets: Int32s,
+        logprobs: Float32s,
+        top_ids: Int32s,
+        top_logprobs: Float32s,
     ) -> None: ...
 
-def sample(logits: NDArray[np.float32], sampling: SamplingBatch, out: SampleOutput) -> None:
+def sample(logits: Float32s, sampling: SamplingBatch, out: SampleOutput) -> None:
     """Sample every row of logits [R, vocab]; the same code that a step runs; for tests."""
 
 def philox(seed: int, choice: int, position: int) -> float:

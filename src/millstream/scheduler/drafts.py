@@ -18,6 +18,9 @@ NGRAM = 3
 LONGEST_DRAFT = 15
 """With the token before it, a draft fills one tile of 16 rows."""
 
+DRAFT_ROWS = 64
+"""Rows of a step with drafts, over all sequences."""
+
 ROW_COST = 0.3
 """Time of one more row in a step, as a share of a step of one row; docs/performance.md has the measurements. With 0.2
 or 0.4 recorded answers took three per cent longer at most."""
@@ -29,6 +32,11 @@ _LEARNING = 1 / 16
 _FIRST_CHANCES = (0.2, 0.3, 0.4, 0.9)
 """Before anything is learned: the chance of the token after 0, 1, 2 to 3, and 4 or more that agreed. Rather low: what
 repeats much shows it soon."""
+
+
+def most_rows(max_sequences: int) -> int:
+    """Rows that a step samples at most: one of each sequence, or those of drafts."""
+    return max(max_sequences, min(DRAFT_ROWS, max_sequences * (1 + LONGEST_DRAFT)))
 
 
 class Drafter:

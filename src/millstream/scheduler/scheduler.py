@@ -24,7 +24,7 @@ from millstream.engine.protocol import (
     TokenRequest,
     WaitReason,
 )
-from millstream.scheduler.drafts import LONGEST_DRAFT
+from millstream.scheduler.drafts import DRAFT_ROWS, LONGEST_DRAFT
 from millstream.scheduler.outcome import Outcome, take
 from millstream.scheduler.pace import LEAST_CHUNK, Pace
 from millstream.scheduler.places import Places, SchedulerConfig
@@ -35,16 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DRAFT_ROWS = 64
-"""Rows of a step with drafts, over all sequences."""
-
 _MOST_FAILURES = 8
 """Sequences that are tried in one step although there are too few blocks."""
-
-
-def most_rows(max_sequences: int) -> int:
-    """Rows that a step samples at most: one of each sequence, or those of drafts."""
-    return max(max_sequences, min(DRAFT_ROWS, max_sequences * (1 + LONGEST_DRAFT)))
 
 
 class Chunk(msgspec.Struct, frozen=True):

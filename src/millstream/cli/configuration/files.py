@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,6 @@ def read_file(path: Path, *, must_exist: bool) -> ConfigFile | None:
     """
     try:
         text = read_small(path, MAX_BYTES).decode()
-        return ConfigFile(path, text, tomllib.loads(text))
     except (FileNotFoundError, NotADirectoryError):
         if not must_exist:
             return None
@@ -77,6 +75,10 @@ def read_file(path: Path, *, must_exist: bool) -> ConfigFile | None:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}{hint}"]) from None
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: not UTF-8 (byte {error.start})"]) from None
+    import tomllib  # most have no file
+
+    try:
+        return ConfigFile(path, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{path}: not TOML: {error}"]) from None
     except RecursionError:
@@ -89,6 +91,8 @@ def _key_lines(text: str) -> dict[tuple[str, ...], int]:
     tomllib tells no lines, but a key begins behind the longest beginning of the file that is TOML without it. This
     reads the file once per line, which only a file with a fault is worth.
     """
+    import tomllib
+
     lines: dict[tuple[str, ...], int] = {}
     begin = 0
     whole = text.splitlines()

@@ -85,7 +85,7 @@ def _memory(model: ModelFile) -> Finding:
     from millstream.engine.config import EngineConfig
     from millstream.engine.memory import memory_need
     from millstream.engine.sizing import available_memory
-    from millstream.scheduler.scheduler import most_rows
+    from millstream.scheduler.drafts import most_rows
 
     rows = most_rows(EngineConfig(model_path="", model_name="").max_sequences)
     need, free, context = memory_need(model, max_rows=rows), available_memory(), model.spec.context_length

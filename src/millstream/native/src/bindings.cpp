@@ -60,6 +60,22 @@ std::vector<std::string> isa_levels() {
     return names;
 }
 
+// Where `count` strings of a GGUF file end that begin at `at`: a length of 64 bits, little-endian, is before each. None if
+// that is not in the buffer.
+std::optional<size_t> strings_end(nb::handle data, size_t at, size_t count) {
+    const ReadableBuffer buffer(data);
+    const auto* bytes = static_cast<const uint8_t*>(buffer.data());
+    for (size_t i = 0; i < count; ++i) {
+        if (at > buffer.size() || buffer.size() - at < 8) return std::nullopt;
+        uint64_t length = 0;
+        for (int b = 7; b >= 0; --b) length = length << 8 | bytes[at + static_cast<size_t>(b)];
+        at += 8;
+        if (length > buffer.size() - at) return std::nullopt;
+        at += length;
+    }
+    return at;
+}
+
 FloatMatrix dequantize(int ggml_type, int64_t rows, int64_t cols, nb::handle data) {
     const ReadableBuffer buffer(data);
     const Matrix matrix = Matrix::alone("tensor", ggml_type, rows, cols, buffer.data(), buffer.size());
@@ -170,6 +186,7 @@ NB_MODULE(_core, m) {
     m.def("isa_levels", &isa_levels);
     m.def("active_isa", [] { return active_kernels().name; });
     m.def("default_threads", &default_threads);
+    m.def("strings_end", &strings_end, "data"_a, "at"_a, "count"_a);
     m.def("dequantize", &dequantize, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a);
     m.def("matmul", &millstream::matmul, "ggml_type"_a, "rows"_a, "cols"_a, "data"_a, "x"_a,
           "activations"_a = "int12");
