@@ -100,7 +100,7 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
     loaded = time.time()
     from millstream.bench.engine import run_plan, run_together
 
-    run_together(core, [[100 % info.vocab_size] * 32], 4)
+    run_together(core, [[100 % info.vocab_size] * 64], 1)
     first_token = time.time()
     extras = overhead = structured = bandwidth = server = None
     if options.extras:
