@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # the model begins to load before what measures it is importe
 
 _LEAST_SEQUENCES = 16
 """The engine has room for so many, whatever the plan runs."""
+_FIRST_PROMPT = 64
+"""Tokens of the prompt of the first generation, which makes one more."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +102,7 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
     loaded = time.time()
     from millstream.bench.engine import run_plan, run_together
 
-    run_together(core, [[100 % info.vocab_size] * 64], 1)
+    run_together(core, [[100 % info.vocab_size] * _FIRST_PROMPT], 1)
     first_token = time.time()
     extras = overhead = structured = bandwidth = server = None
     if options.extras:
@@ -162,7 +164,8 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
         longest = max((case.longest for case in plan.cases), default=0)
         if longest > spec.context_length:
             raise BenchError(f"the plan needs {longest} tokens of context, but the model has {spec.context_length}")
-        tokens, most = plan.kv_tokens(BLOCK_SIZE), max([_LEAST_SEQUENCES, *(case.sequences for case in plan.cases)])
+        tokens = max(plan.kv_tokens(BLOCK_SIZE), 2 * _FIRST_PROMPT)
+        most = max([_LEAST_SEQUENCES, *(case.sequences for case in plan.cases)])
         if options.extras:
             from millstream.bench.extras import MOST_SEQUENCES, kv_tokens
 
