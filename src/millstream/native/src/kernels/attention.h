@@ -119,30 +119,13 @@ static void soften(const AttentionItem& item, Span span, float* scores, float* m
     const int begin = span.begin / 16 * 16, end = padded16(span.end);
     float scale = item.scale;
     if (item.softcap > 0.0f) {
-        for (int i = begin; i < end; i += 8)
-            store8(scores + i, softcap8(load8(scores + i) * splat(scale), item.softcap));
+        for (int i = begin; i < end; i += kWidth)
+            store_wide(scores + i, softcapped(load_wide(scores + i) * splat_wide(scale), item.softcap));
         scale = 1.0f;
     }
     for (int i = begin; i < span.begin; ++i) scores[i] = -__builtin_inff();
     for (int i = span.end; i < end; ++i) scores[i] = -__builtin_inff();
-    F8 m0 = splat(-__builtin_inff()), m1 = m0;
-    for (int i = begin; i < end; i += 16) {
-        m0 = max8(load8(scores + i), m0);
-        m1 = max8(load8(scores + i + 8), m1);
-    }
-    const float largest = max16(m0, m1) * scale;
-    const F8 factor = splat(scale), minus_largest = splat(-largest);
-    F8 s0 = splat(0.0f), s1 = splat(0.0f);
-    for (int i = begin; i < end; i += 16) {
-        const F8 a = exp8_of_negative(fused(load8(scores + i), factor, minus_largest));
-        const F8 b = exp8_of_negative(fused(load8(scores + i + 8), factor, minus_largest));
-        store8(scores + i, a);
-        store8(scores + i + 8, b);
-        s0 = s0 + a;
-        s1 = s1 + b;
-    }
-    *max = largest;
-    *sum = sum16(s0, s1);
+    exponentials(scores + begin, end - begin, scale, max, sum);
 }
 
 // Values of positions [begin, end) of a stretch as f32, [position][padded dims], and behind all of the stretch their scales
@@ -267,8 +250,7 @@ static void fold_part(float* state, const float* part, int dims) {
         return;
     }
     const float largest = part_max > *max ? part_max : *max;
-    float factors[8];
-    store8(factors, exp8(F8{*max - largest, part_max - largest}));
+    const FW factors = exp_wide(FW{*max - largest, part_max - largest});
     const float old_factor = factors[0], new_factor = factors[1];
     *max = largest;
     *sum = *sum * old_factor + part_sum * new_factor;

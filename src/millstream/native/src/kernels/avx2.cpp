@@ -1,6 +1,8 @@
 // Kernels for AVX2 with F16C and FMA.
 #include <immintrin.h>
 
+#include <utility>
+
 #include "half.h"
 #include "kernels.h"
 

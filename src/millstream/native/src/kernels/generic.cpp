@@ -3,6 +3,8 @@
 #include <emmintrin.h>
 #endif
 
+#include <utility>
+
 #include "half.h"
 #include "kernels.h"
 

@@ -2,6 +2,7 @@
 // linker can never merge code of different levels.
 
 #include "elementwise.h"
+#include "quantize.h"
 #include "matmul_float.h"
 #include "attention.h"
 #include "matmul_dispatch.h"
