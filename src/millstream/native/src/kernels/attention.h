@@ -215,19 +215,24 @@ static void weigh_stretch(const AttentionItem& item, int part, int start, int st
     }
 }
 
-// part[query] = {acc[padded dims], max, sum} of one part. Positions outside a row's span are never read: other
-// sequences may have left anything there.
+// Scores of one part into weights, and part[query] = {0 [padded dims], max, sum}; then(span, weights) for each query.
+template <class Then>
+static void soften_part(const AttentionItem& item, int part, const AttentionScratch& scratch, Then then) {
+    const int dims = padded16(item.head_dim);
+    for (int i = 0; i < item.rows * item.group; ++i) {
+        const Span span = visible(item, i / item.group, part);
+        float *state = scratch.part + i * item.state_width, *scores = scratch.scores + i * kPartSize;
+        for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
+        if (span.begin < span.end) soften(item, span, scores, state + dims, state + dims + 1);
+        then(span, scores);
+    }
+}
+
+// part[query] += the weighted values of one part. Positions outside a row's span are never read: other sequences may have
+// left anything there.
 template <class Numbers>
 static void weigh_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
-    const int queries = item.rows * item.group;
-    const int dims = padded16(item.head_dim), width = item.state_width;
-    for (int i = 0; i < queries; ++i) {
-        const Span span = visible(item, i / item.group, part);
-        float* state = scratch.part + i * width;
-        for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
-        if (span.begin < span.end)
-            soften(item, span, scratch.scores + i * kPartSize, state + dims, state + dims + 1);
-    }
+    const int queries = item.rows * item.group, dims = padded16(item.head_dim);
     const bool convert = queries >= kQueriesToConvert || item.head_dim % 16 != 0;
     const int stretch = convert ? value_stretch(dims) : kBlockSize, slice = kScaled<Numbers> ? kGroup : dims;
     const int first = visible(item, 0, part).begin, last = visible(item, item.rows - 1, part).end;
@@ -281,15 +286,15 @@ static void write_result(const AttentionItem& item, int query, const float* stat
     for (int d = 0; d < item.head_dim; ++d) out[d] = state[d] / sum;
 }
 
-template <class Numbers>
-static void attend_pages(const AttentionItem& item, const AttentionScratch& scratch) {
+// Parts in order, each by attend_part(part), which leaves {weighted values, max, sum} of every query in scratch.part.
+template <class AttendPart>
+static void attend_parts(const AttentionItem& item, const AttentionScratch& scratch, AttendPart attend_part) {
     const int queries = item.rows * item.group;
     const int dims = padded16(item.head_dim), width = item.state_width;
     if (!item.partial)
         for (int i = 0; i < queries; ++i) scratch.state[i * width + dims + 1] = 0.0f;
     for (int part = item.part_begin; part < item.part_end; ++part) {
-        score_part<Numbers>(item, part, scratch);
-        weigh_part<Numbers>(item, part, scratch);
+        attend_part(part);
         for (int i = 0; i < queries; ++i) {
             const float* result = scratch.part + i * width;
             if (item.partial) {
@@ -302,6 +307,15 @@ static void attend_pages(const AttentionItem& item, const AttentionScratch& scra
     }
     if (!item.partial)
         for (int i = 0; i < queries; ++i) write_result(item, i, scratch.state + i * width);
+}
+
+template <class Numbers>
+static void attend_pages(const AttentionItem& item, const AttentionScratch& scratch) {
+    attend_parts(item, scratch, [&](int part) {
+        score_part<Numbers>(item, part, scratch);
+        soften_part(item, part, scratch, [](Span, float*) {});
+        weigh_part<Numbers>(item, part, scratch);
+    });
 }
 
 static void attend(const AttentionItem& item, const AttentionScratch& scratch) {

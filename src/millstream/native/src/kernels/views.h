@@ -35,11 +35,16 @@ constexpr int64_t kv_head_bytes(KvType type, int head_dim) {
 // Positions whose converted values are weighed in one go: more than a page if they are few enough for the first cache.
 constexpr int value_stretch(int padded_dim) { return padded_dim <= 64 ? 2 * kBlockSize : kBlockSize; }
 
+// Dimensions in whole steps of 32.
+constexpr int whole_steps(int head_dim) { return (head_dim + 31) / 32 * 32; }
+
 // Floats of AttentionScratch::page.
 constexpr int64_t converted_floats(int head_dim) {
-    const int padded = (head_dim + 15) / 16 * 16;
-    return int64_t{value_stretch(padded)} * (padded + kv_groups(head_dim));
+    return int64_t{value_stretch((head_dim + 15) / 16 * 16)} * (whole_steps(head_dim) + kv_groups(head_dim));
 }
+
+// Query vectors for which AttentionScratch has room, of as many as there are: tiles have 16.
+constexpr int64_t padded_queries(int64_t queries) { return (queries + 15) / 16 * 16; }
 
 // How a matrix is stored: the integers and scales of its type in GGUF files, in tiles; docs/engine.md, "The native core".
 enum class Format : uint8_t { Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, F32, F16, BF16 };
@@ -140,12 +145,13 @@ struct AttentionItem {
     float* partial;
 };
 
-// One thread's scratch for attention of at most `queries` query vectors.
+// One thread's scratch for attention of at most `queries` = padded_queries(…) query vectors, in cache lines.
 struct AttentionScratch {
-    float* page;    // [converted_floats(head_dim)]: a page's keys, or a stretch's values and their scales
-    float* scores;  // [queries][256]
-    float* state;   // [queries][state_width]
-    float* part;    // [queries][state_width]
+    float* page;     // [converted_floats(head_dim)]: a page's keys, or a stretch's values and their scales
+    float* scores;   // [queries][256]
+    float* state;    // [queries][state_width]
+    float* part;     // [queries][state_width]
+    float* vectors;  // [queries][whole_steps(head_dim)]: the query vectors, where a level converts them
 };
 
 }  // namespace millstream

@@ -1,0 +1,302 @@
+// Attention over f16 pages with the bf16 products of AMX. A number is the sum of two bf16 numbers: hi, its upper bits, and lo,
+// what they leave; exactly so if it is an f16, else within 2^-16 of it. A product is hi * lo + hi * hi + lo * hi. Spans,
+// softmax, parts and their merging are those of attention.h. Included only by amx.cpp, inside the level's own namespace.
+//
+// Every row comes this way, however few there are, so that its result has the same bits in any company: a row of a tile's sums
+// depends on nothing but the row. Sums go in steps of 32 terms (dimensions of a score, positions of a weighted value), always
+// the same ones. What a row does not see has weight zero there, and adding zero changes no sum but the sign of a zero, which
+// is taken away at the end.
+//
+// Term k of a step is paired with term k + 16, on both sides, as that is how two vectors become one of pairs most cheaply.
+
+typedef uint32_t U16x32 __attribute__((vector_size(64)));
+
+constexpr int kStep = 32;
+constexpr int kTileBytes = 16 * 64, kSplitBytes = 2 * kTileBytes;  // a tile; hi and lo of one
+static_assert(kStep == kBlockSize && kWidth == 16);
+
+LANES U16x32 bits_of(FW v) { return reinterpret_cast<U16x32>(v); }
+LANES FW upper_part(U16x32 v) { return reinterpret_cast<FW>(v & 0xffff0000u); }
+
+// Dword i: the upper half of a[i] below that of b[i].
+LANES U16x32 upper_halves(U16x32 a, U16x32 b) {
+#if defined(MILLSTREAM_EMULATE)
+    return (a >> 16) | (b & 0xffff0000u);
+#else
+    const __m512i down = _mm512_set4_epi32(0x00000f0e, 0x00000b0a, 0x00000706, 0x00000302);
+    return reinterpret_cast<U16x32>(_mm512_mask_shuffle_epi8(reinterpret_cast<__m512i>(b), 0x3333333333333333,
+                                                             reinterpret_cast<__m512i>(a), down));
+#endif
+}
+
+// Pairs (a[i], b[i]) of bf16 numbers.
+struct Split {
+    U16x32 hi, lo;
+};
+
+// Of f16 numbers.
+LANES Split split_exactly(FW a, FW b) {
+    const U16x32 x = bits_of(a), y = bits_of(b);
+    return {upper_halves(x, y), upper_halves(bits_of(a - upper_part(x)), bits_of(b - upper_part(y)))};
+}
+
+// Of f32 numbers. hi is rounded, so that lo, and what a product leaves out, has either sign. NaN and infinity leave NaN in lo.
+LANES Split split_rounded(FW a, FW b) {
+    const U16x32 x = bits_of(a) + 0x8000u, y = bits_of(b) + 0x8000u;
+    return {upper_halves(x, y), upper_halves(bits_of(a - upper_part(x)), bits_of(b - upper_part(y)))};
+}
+
+// Pages of a part: [begin, end).
+struct Pages {
+    int begin, end;
+};
+
+// Those that any of the query vectors [first, last] sees; there may be fewer.
+LANES Pages pages_seen(const AttentionItem& item, int part, int first, int last) {
+    const int row = last / item.group < item.rows ? last / item.group : item.rows - 1;
+    const int begin = visible(item, first / item.group, part).begin, end = visible(item, row, part).end;
+    if (begin >= end) return {0, 0};
+    return {begin / kBlockSize, (end + kBlockSize - 1) / kBlockSize};
+}
+
+// Query vectors as rows of tiles: each step of 32 numbers as 32 hi, then 32 lo.
+static void split_queries(const AttentionItem& item, const AttentionScratch& scratch) {
+    const int steps = whole_steps(item.head_dim);
+    for (int i = 0; i < item.rows * item.group; ++i) {
+        const float* q = item.q + i / item.group * item.q_stride + i % item.group * item.head_dim;
+        for (int d = 0; d < steps; d += kStep) {
+            alignas(64) float terms[kStep] = {};
+            const int n = item.head_dim - d < kStep ? item.head_dim - d : kStep;
+            __builtin_memcpy(terms, q + d, n * sizeof(float));
+            const Split split = split_rounded(load_wide(terms), load_wide(terms + 16));
+            __builtin_memcpy(scratch.vectors + i * steps + d, &split, sizeof split);
+        }
+    }
+}
+
+// Weights of a part in their place as rows of tiles, likewise. The softmax left them in stretches of 16 positions, with zeros
+// where the row sees only some.
+static void split_weights(Span span, Pages pages, float* weights) {
+    const int first = span.begin / 16 * 16, last = span.begin < span.end ? padded16(span.end) : first;
+    const auto stretch = [&](int at) { return at >= first && at < last ? load_wide(weights + at) : FW{}; };
+    for (int i = pages.begin * kStep; i < pages.end * kStep; i += kStep) {
+        const Split split = split_rounded(stretch(i), stretch(i + 16));
+        __builtin_memcpy(weights + i, &split, sizeof split);
+    }
+}
+
+// Columns [at, at + 16) of a row of n f16 numbers, zero beyond.
+LANES FW load_columns(const uint16_t* row, int at, int n) {
+    if (n - at >= 16) return load_half_wide(row + at);
+    uint16_t tail[16] = {};
+    __builtin_memcpy(tail, row + at, (n - at) * sizeof *row);
+    return load_half_wide(tail);
+}
+
+// A step of terms as tiles: of terms [begin, end), zero for the others, which are never read. Term t is the row at from +
+// t * columns. Tiles are those of 16 columns each, hi and lo. Asks for as much of `next` meanwhile. With kFiniteOnly, what is
+// not finite becomes zero, and whether there was anything is returned.
+template <bool kFiniteOnly>
+static bool split_step(const uint16_t* from, int columns, int begin, int end, const uint8_t* next, uint8_t* to) {
+    U16x32 found{};
+    const auto load = [&](int term, int column) {
+        if (term < begin || term >= end) return FW{};
+        const FW v = load_columns(from + term * columns, column, columns);
+        if constexpr (!kFiniteOnly) return v;
+        const U16x32 outside = reinterpret_cast<U16x32>((bits_of(v) & 0x7fffffffu) >= 0x7f800000u);
+        found |= outside;
+        return reinterpret_cast<FW>(bits_of(v) & ~outside);
+    };
+    const int bytes = columns * static_cast<int>(sizeof *from);
+    for (int k = 0; k < kStep / 2; ++k) {
+        if (next) prefetch(next + 2 * k * bytes, 2 * bytes);
+        for (int c = 0; c < columns; c += 16) {
+            const Split split = split_exactly(load(k, c), load(k + kStep / 2, c));
+            uint8_t* tiles = to + c / 16 * kSplitBytes + k * 64;
+            __builtin_memcpy(tiles, &split.hi, sizeof split.hi);
+            __builtin_memcpy(tiles + kTileBytes, &split.lo, sizeof split.lo);
+        }
+    }
+    uint32_t any = 0;
+    for (int i = 0; kFiniteOnly && i < 16; ++i) any |= found[i];
+    return any != 0;
+}
+
+// Tile registers: sums of two blocks of 16 query vectors with two tiles of columns at 2 * block + column, operands.
+constexpr int kRowTiles = 4, kColumnTiles = 6;
+
+// Products of R blocks and C tiles of columns.
+template <int R, int C>
+LANES void multiply_split() {
+    tile_bfloat_products<0, kRowTiles, kColumnTiles>();
+    if constexpr (C > 1) tile_bfloat_products<1, kRowTiles, kColumnTiles + 1>();
+    if constexpr (R > 1) tile_bfloat_products<2, kRowTiles + 1, kColumnTiles>();
+    if constexpr (R > 1 && C > 1) tile_bfloat_products<3, kRowTiles + 1, kColumnTiles + 1>();
+}
+
+// sums += a step of rows, which are `stride` bytes apart, times one of columns. Four chains of sums are enough for the tile
+// unit, whose products come every 16 cycles and take 52; each operand is loaded twice at most.
+template <int R, int C>
+LANES void multiply_step(const uint8_t* rows, int64_t stride, const uint8_t* columns) {
+    const auto load_rows = [&](const uint8_t* from) {
+        tile_load<kRowTiles>(from, stride);
+        if constexpr (R > 1) tile_load<kRowTiles + 1>(from + 16 * stride, stride);
+    };
+    const auto load_columns = [&](const uint8_t* from) {
+        tile_load<kColumnTiles>(from, 64);
+        if constexpr (C > 1) tile_load<kColumnTiles + 1>(from + kSplitBytes, 64);
+    };
+    load_rows(rows);
+    load_columns(columns + kTileBytes);
+    multiply_split<R, C>();
+    load_columns(columns);
+    multiply_split<R, C>();
+    load_rows(rows + 64);
+    multiply_split<R, C>();
+}
+
+// Sums at `at`: block by block [16][stride], tiles of columns side by side.
+template <int R, int C>
+LANES void load_sums(const float* at, int64_t stride) {
+    tile_load<0>(at, stride * 4);
+    if constexpr (C > 1) tile_load<1>(at + 16, stride * 4);
+    if constexpr (R > 1) tile_load<2>(at + 16 * stride, stride * 4);
+    if constexpr (R > 1 && C > 1) tile_load<3>(at + 16 * stride + 16, stride * 4);
+}
+
+template <int R, int C>
+LANES void store_sums(float* at, int64_t stride) {
+    tile_store<0>(at, stride * 4);
+    if constexpr (C > 1) tile_store<1>(at + 16, stride * 4);
+    if constexpr (R > 1) tile_store<2>(at + 16 * stride, stride * 4);
+    if constexpr (R > 1 && C > 1) tile_store<3>(at + 16 * stride + 16, stride * 4);
+}
+
+// One block, if it is the only one, has as many rows as there are query vectors.
+LANES TileConfig attention_tiles(int queries) {
+    TileConfig config;
+    for (int t = 0; t < 8; ++t) {
+        config.rows[t] = static_cast<uint8_t>(t < kColumnTiles && queries < 16 ? queries : 16);
+        config.row_bytes[t] = 64;
+    }
+    return config;
+}
+
+// f(blocks, first) for each two blocks of 16 query vectors, or the last one. All are full if there are several: scratch has
+// room for query vectors that do not exist.
+template <class F>
+static void over_blocks(int queries, F f) {
+    for (int first = 0; first < queries; first += 32) {
+        if (queries - first > 16) f(Rows<2>{}, first);
+        else f(Rows<1>{}, first);
+    }
+}
+
+// scores[query][position in part] = q . k of every page, for the blocks that see it.
+static void score_on_tiles(const AttentionItem& item, int part, Pages pages, const AttentionScratch& scratch) {
+    const int dim = item.head_dim, width = whole_steps(dim);
+    auto* tiles = reinterpret_cast<uint8_t*>(scratch.page);
+    const auto step_tiles = [&](int d) { return tiles + d / kStep * 2 * kSplitBytes; };
+    for (int page = pages.begin; page < pages.end; ++page) {
+        const auto* keys = reinterpret_cast<const uint16_t*>(page_of(item, item.keys, part, page));
+        const uint8_t* next = page + 1 < pages.end ? page_of(item, item.keys, part, page + 1)
+                                                   : page_of(item, item.values, part, pages.begin);
+        for (int d = 0; d < width; d += kStep)
+            split_step<false>(keys + d * kBlockSize, kBlockSize, 0, dim - d, next ? next + d * kBlockSize * 2 : nullptr,
+                              step_tiles(d));
+        over_blocks(item.rows * item.group, [&](auto blocks, int first) {
+            const Pages seen = pages_seen(item, part, first, first + 31);
+            if (page < seen.begin || page >= seen.end) return;
+            tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
+            const float* vectors = scratch.vectors + first * width;
+            for (int d = 0; d < width; d += kStep)
+                multiply_step<blocks.count, 2>(reinterpret_cast<const uint8_t*>(vectors + d), width * 4, step_tiles(d));
+            store_sums<blocks.count, 2>(scratch.scores + first * kPartSize + page * kBlockSize, kPartSize);
+        });
+    }
+}
+
+// Makes NaN what the rows that see one of the page's values [begin, end) which is not finite get from it.
+static void spread_not_finite(const AttentionItem& item, int part, int page, int begin, int end, float* results) {
+    const auto* values = reinterpret_cast<const uint16_t*>(page_of(item, item.values, part, page));
+    for (int i = 0; i < item.rows * item.group; ++i) {
+        const Span span = visible(item, i / item.group, part);
+        for (int p = begin; p < end; ++p) {
+            if (page * kBlockSize + p < span.begin || page * kBlockSize + p >= span.end) continue;
+            for (int d = 0; d < item.head_dim; ++d)
+                if ((values[p * item.head_dim + d] & 0x7c00) == 0x7c00) results[i * item.state_width + d] = __builtin_nanf("");
+        }
+    }
+}
+
+// Values of a page as tiles: of the positions that any row sees. If not all of them see the same ones, then values that are
+// not finite would give NaN times a weight of zero to those that do not see them, so they are left out and dealt with apart.
+static void split_values(const AttentionItem& item, int part, int page, const uint8_t* next, uint8_t* tiles, float* results) {
+    const auto in_page = [&](int position) {
+        const int p = position - page * kBlockSize;
+        return p < 0 ? 0 : p < kBlockSize ? p : kBlockSize;
+    };
+    const Span first = visible(item, 0, part), last = visible(item, item.rows - 1, part);
+    const int begin = in_page(first.begin), end = in_page(last.end);
+    const auto* values = reinterpret_cast<const uint16_t*>(page_of(item, item.values, part, page));
+    if (begin == in_page(last.begin) && end == in_page(first.end)) {
+        split_step<false>(values, item.head_dim, begin, end, next, tiles);
+    } else if (split_step<true>(values, item.head_dim, begin, end, next, tiles)) {
+        spread_not_finite(item, part, page, begin, end, results);
+    }
+}
+
+// scratch.part[query] += the weighted values of the pages [begin, end), whose tiles are there, for R blocks and C tiles of
+// dimensions from d on.
+template <int R, int C>
+LANES void weigh_columns(const AttentionItem& item, int first, int d, Pages pages, const uint8_t* tiles, int page_bytes,
+                         const AttentionScratch& scratch) {
+    float* sums = scratch.part + first * item.state_width + d;
+    load_sums<R, C>(sums, item.state_width);
+    for (int page = pages.begin; page < pages.end; ++page) {
+        const float* weights = scratch.scores + first * kPartSize + page * kBlockSize;
+        multiply_step<R, C>(reinterpret_cast<const uint8_t*>(weights), kPartSize * 4,
+                            tiles + page * page_bytes + d / 16 * kSplitBytes);
+    }
+    store_sums<R, C>(sums, item.state_width);
+}
+
+// scratch.part[query] += the weighted values of a part.
+static void weigh_on_tiles(const AttentionItem& item, int part, Pages pages, const AttentionScratch& scratch) {
+    const int dims = padded16(item.head_dim), page_bytes = dims / 16 * kSplitBytes;
+    const int together = value_stretch(dims) / kBlockSize;
+    for (int begin = pages.begin, end; begin < pages.end; begin = end) {
+        end = begin + together < pages.end ? begin + together : pages.end;
+        uint8_t* tiles = reinterpret_cast<uint8_t*>(scratch.page) - begin * page_bytes;  // those of page 0, were it there
+        for (int page = begin; page < end; ++page) {
+            const uint8_t* next = page + 1 < pages.end ? page_of(item, item.values, part, page + 1)
+                                                       : page_of(item, item.keys, part + 1, 0);
+            split_values(item, part, page, next, tiles + page * page_bytes, scratch.part);
+        }
+        over_blocks(item.rows * item.group, [&](auto blocks, int first) {
+            Pages seen = pages_seen(item, part, first, first + 31);
+            seen = {seen.begin > begin ? seen.begin : begin, seen.end < end ? seen.end : end};
+            if (seen.begin >= seen.end) return;
+            int d = 0;
+            for (; d + 32 <= dims; d += 32) weigh_columns<blocks.count, 2>(item, first, d, seen, tiles, page_bytes, scratch);
+            if (d < dims) weigh_columns<blocks.count, 1>(item, first, d, seen, tiles, page_bytes, scratch);
+        });
+    }
+}
+
+// Nothing in here throws, so the tiles are released in any case.
+static void attend_on_tiles(const AttentionItem& item, const AttentionScratch& scratch) {
+    if (item.kv_type != KvType::F16) return attend(item, scratch);
+    const int queries = item.rows * item.group;
+    configure_tiles(attention_tiles(queries));
+    split_queries(item, scratch);
+    attend_parts(item, scratch, [&](int part) {
+        const Pages pages = pages_seen(item, part, 0, queries - 1);
+        score_on_tiles(item, part, pages, scratch);
+        soften_part(item, part, scratch, [&](Span span, float* weights) { split_weights(span, pages, weights); });
+        weigh_on_tiles(item, part, pages, scratch);
+        for (int i = 0; i < queries; ++i)
+            for (int d = 0; d < item.head_dim; ++d) scratch.part[i * item.state_width + d] += 0.0f;  // -0 becomes 0
+    });
+    release_tiles();
+}
