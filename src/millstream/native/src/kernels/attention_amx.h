@@ -34,6 +34,11 @@ struct Split {
     U16x32 hi, lo;
 };
 
+LANES void store_split(const Split& split, void* hi, void* lo) {
+    __builtin_memcpy(hi, &split.hi, sizeof split.hi);
+    __builtin_memcpy(lo, &split.lo, sizeof split.lo);
+}
+
 // Of f16 numbers.
 LANES Split split_exactly(FW a, FW b) {
     const U16x32 x = bits_of(a), y = bits_of(b);
@@ -68,8 +73,8 @@ static void split_queries(const AttentionItem& item, const AttentionScratch& scr
             alignas(64) float terms[kStep] = {};
             const int n = item.head_dim - d < kStep ? item.head_dim - d : kStep;
             __builtin_memcpy(terms, q + d, n * sizeof(float));
-            const Split split = split_rounded(load_wide(terms), load_wide(terms + 16));
-            __builtin_memcpy(scratch.vectors + i * steps + d, &split, sizeof split);
+            float* to = scratch.vectors + i * steps + d;
+            store_split(split_rounded(load_wide(terms), load_wide(terms + 16)), to, to + 16);
         }
     }
 }
@@ -79,10 +84,8 @@ static void split_queries(const AttentionItem& item, const AttentionScratch& scr
 static void split_weights(Span span, Pages pages, float* weights) {
     const int first = span.begin / 16 * 16, last = span.begin < span.end ? padded16(span.end) : first;
     const auto stretch = [&](int at) { return at >= first && at < last ? load_wide(weights + at) : FW{}; };
-    for (int i = pages.begin * kStep; i < pages.end * kStep; i += kStep) {
-        const Split split = split_rounded(stretch(i), stretch(i + 16));
-        __builtin_memcpy(weights + i, &split, sizeof split);
-    }
+    for (int i = pages.begin * kStep; i < pages.end * kStep; i += kStep)
+        store_split(split_rounded(stretch(i), stretch(i + 16)), weights + i, weights + i + 16);
 }
 
 // Columns [at, at + 16) of a row of n f16 numbers, zero beyond.
@@ -111,10 +114,8 @@ static bool split_step(const uint16_t* from, int columns, int begin, int end, co
     for (int k = 0; k < kStep / 2; ++k) {
         if (next) prefetch(next + 2 * k * bytes, 2 * bytes);
         for (int c = 0; c < columns; c += 16) {
-            const Split split = split_exactly(load(k, c), load(k + kStep / 2, c));
-            uint8_t* tiles = to + c / 16 * kSplitBytes + k * 64;
-            __builtin_memcpy(tiles, &split.hi, sizeof split.hi);
-            __builtin_memcpy(tiles + kTileBytes, &split.lo, sizeof split.lo);
+            uint8_t* hi = to + c / 16 * kSplitBytes + k * 64;
+            store_split(split_exactly(load(k, c), load(k + kStep / 2, c)), hi, hi + kTileBytes);
         }
     }
     uint32_t any = 0;
