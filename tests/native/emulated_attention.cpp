@@ -81,11 +81,11 @@ struct Sequence {
     // Results of rows [first, first + rows), in `pieces` of so many parts or all at once if it is zero.
     std::vector<float> attend(const Kernels& kernels, int first, int rows, int pieces) const {
         const int width = (shape.dim + 15) / 16 * 16 + 16;
-        const auto queries = static_cast<size_t>(padded_queries(rows * shape.group));
+        const auto queries = static_cast<size_t>(scratch_queries(rows * shape.group));
         const auto room = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n), 7.0f); };
         auto page = room(converted_floats(shape.dim)), scores = room(queries * kPartSize), state = room(queries * width),
-             part = room(queries * width), vectors = room(queries * whole_steps(shape.dim));
-        const AttentionScratch scratch{page.data(), scores.data(), state.data(), part.data(), vectors.data()};
+             part = room(queries * width), vectors = room(queries * whole_steps(shape.dim)), tiles = room(tile_floats(shape.dim));
+        const AttentionScratch scratch{page.data(), scores.data(), state.data(), part.data(), vectors.data(), tiles.data()};
         const int64_t row = int64_t{shape.group} * shape.dim;
         std::vector<float> out(static_cast<size_t>(rows * row), 1.0f);
         AttentionItem item{.q = q.data() + first * row, .q_stride = row, .rows = rows, .group = shape.group,

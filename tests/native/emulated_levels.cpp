@@ -139,7 +139,7 @@ void check_attention(const Kernels& level, KvType type, int rows, int group, int
                                  .keys = keys.data(), .values = values.data(), .page_stride = stride, .part_begin = 0,
                                  .part_end = (first + rows - 1) / kPartSize + 1, .out = out.data(),
                                  .out_stride = group * dim, .partial = nullptr};
-        kernels.attend(item, {page.data(), scores.data(), state.data(), part.data(), nullptr});
+        kernels.attend(item, {page.data(), scores.data(), state.data(), part.data(), nullptr, nullptr});
     };
     std::vector<float> expected(q.size()), found(q.size(), 1.0f);
     run(kGenericKernels, expected);

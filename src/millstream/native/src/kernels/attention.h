@@ -215,17 +215,12 @@ static void weigh_stretch(const AttentionItem& item, int part, int start, int st
     }
 }
 
-// Scores of one part into weights, and part[query] = {0 [padded dims], max, sum}; then(span, weights) for each query.
-template <class Then>
-static void soften_part(const AttentionItem& item, int part, const AttentionScratch& scratch, Then then) {
+// One query's scores of a part into weights, and state = {0 [padded dims], max, sum}.
+static void soften_query(const AttentionItem& item, int part, int query, float* scores, float* state) {
     const int dims = padded16(item.head_dim);
-    for (int i = 0; i < item.rows * item.group; ++i) {
-        const Span span = visible(item, i / item.group, part);
-        float *state = scratch.part + i * item.state_width, *scores = scratch.scores + i * kPartSize;
-        for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
-        if (span.begin < span.end) soften(item, span, scores, state + dims, state + dims + 1);
-        then(span, scores);
-    }
+    const Span span = visible(item, query / item.group, part);
+    for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
+    if (span.begin < span.end) soften(item, span, scores, state + dims, state + dims + 1);
 }
 
 // part[query] += the weighted values of one part. Positions outside a row's span are never read: other sequences may have
@@ -286,36 +281,39 @@ static void write_result(const AttentionItem& item, int query, const float* stat
     for (int d = 0; d < item.head_dim; ++d) out[d] = state[d] / sum;
 }
 
-// Parts in order, each by attend_part(part), which leaves {weighted values, max, sum} of every query in scratch.part.
-template <class AttendPart>
-static void attend_parts(const AttentionItem& item, const AttentionScratch& scratch, AttendPart attend_part) {
-    const int queries = item.rows * item.group;
-    const int dims = padded16(item.head_dim), width = item.state_width;
-    if (!item.partial)
-        for (int i = 0; i < queries; ++i) scratch.state[i * width + dims + 1] = 0.0f;
-    for (int part = item.part_begin; part < item.part_end; ++part) {
-        attend_part(part);
-        for (int i = 0; i < queries; ++i) {
-            const float* result = scratch.part + i * width;
-            if (item.partial) {
-                float* to = item.partial + (static_cast<int64_t>(part - item.part_begin) * queries + i) * width;
-                for (int d = 0; d < dims + 2; ++d) to[d] = result[d];
-            } else {
-                fold_part(scratch.state + i * width, result, dims);
-            }
-        }
-    }
-    if (!item.partial)
-        for (int i = 0; i < queries; ++i) write_result(item, i, scratch.state + i * width);
+// Before the first part.
+static void begin_states(const AttentionItem& item, float* states) {
+    if (item.partial) return;
+    for (int i = 0; i < item.rows * item.group; ++i)
+        states[i * item.state_width + padded16(item.head_dim) + 1] = 0.0f;
+}
+
+// Takes a query's {weighted values, max, sum} of a part: merged with those of the parts before, or unmerged as they are.
+static void take_part(const AttentionItem& item, int part, int query, const float* result, float* states) {
+    const int dims = padded16(item.head_dim);
+    if (!item.partial) return fold_part(states + query * item.state_width, result, dims);
+    const int64_t at = static_cast<int64_t>(part - item.part_begin) * item.rows * item.group + query;
+    for (int d = 0; d < dims + 2; ++d) item.partial[at * item.state_width + d] = result[d];
+}
+
+// After the last part.
+static void write_results(const AttentionItem& item, const float* states) {
+    if (item.partial) return;
+    for (int i = 0; i < item.rows * item.group; ++i) write_result(item, i, states + i * item.state_width);
 }
 
 template <class Numbers>
 static void attend_pages(const AttentionItem& item, const AttentionScratch& scratch) {
-    attend_parts(item, scratch, [&](int part) {
+    const int queries = item.rows * item.group, width = item.state_width;
+    begin_states(item, scratch.state);
+    for (int part = item.part_begin; part < item.part_end; ++part) {
         score_part<Numbers>(item, part, scratch);
-        soften_part(item, part, scratch, [](Span, float*) {});
+        for (int i = 0; i < queries; ++i)
+            soften_query(item, part, i, scratch.scores + i * kPartSize, scratch.part + i * width);
         weigh_part<Numbers>(item, part, scratch);
-    });
+        for (int i = 0; i < queries; ++i) take_part(item, part, i, scratch.part + i * width, scratch.state);
+    }
+    write_results(item, scratch.state);
 }
 
 static void attend(const AttentionItem& item, const AttentionScratch& scratch) {

@@ -7,6 +7,10 @@
 // the same ones. What a row does not see has weight zero there, and adding zero changes no sum but the sign of a zero, which
 // is taken away at the end.
 //
+// Work goes in units: a part of the positions for two blocks of 16 query vectors. The softmax of a unit takes the vector units
+// as long as its products take the tile unit. So while one unit's query vectors become weights one by one, the tile unit makes
+// the scores of the unit after it and the weighted values of the one before.
+//
 // Term k of a step is paired with term k + 16, on both sides, as that is how two vectors become one of pairs most cheaply.
 
 typedef uint32_t U16x32 __attribute__((vector_size(64)));
@@ -183,56 +187,90 @@ LANES TileConfig attention_tiles(int queries) {
     return config;
 }
 
-// f(blocks, first) for each two blocks of 16 query vectors, or the last one. All are full if there are several: scratch has
-// room for query vectors that do not exist.
-template <class F>
-static void over_blocks(int queries, F f) {
-    for (int first = 0; first < queries; first += 32) {
-        if (queries - first > 16) f(Rows<2>{}, first);
-        else f(Rows<1>{}, first);
-    }
+// A part for at most 32 query vectors, from `first` on, which see these pages of it. Its weights and results are where there
+// is room for whole blocks.
+struct Unit {
+    int part, first, queries;
+    Pages pages;
+    float *scores, *results;
+};
+
+// The first page of a unit's keys or values, null if it has none.
+LANES const uint8_t* first_page(const AttentionItem& item, const uint8_t* base, const Unit& unit) {
+    return unit.queries > 0 ? page_of(item, base, unit.part, unit.pages.begin) : nullptr;
 }
 
-// scores[query][position in part] = q . k of every page, for the blocks that see it.
-static void score_on_tiles(const AttentionItem& item, int part, Pages pages, const AttentionScratch& scratch) {
+// Softmax of a unit, a query vector at a time.
+struct Softening {
+    const AttentionItem& item;
+    const Unit& unit;
+    int done = 0;
+
+    bool next() {
+        if (done == unit.queries) return false;
+        float *scores = unit.scores + done * kPartSize, *results = unit.results + done * item.state_width;
+        soften_query(item, unit.part, unit.first + done, scores, results);
+        split_weights(visible(item, (unit.first + done) / item.group, unit.part), unit.pages, scores);
+        ++done;
+        return true;
+    }
+};
+
+// Keys, or values, of a part as tiles, which the part's first unit makes page by page. Where there are no more units, few
+// pages share the same room, so that they stay in the first cache.
+struct PartTiles {
+    uint8_t* tiles;
+    int64_t page_bytes;
+    int rooms;
+    uint32_t not_finite;  // bit per page: values that only some rows see were left out
+
+    uint8_t* page(int i) const { return tiles + i % rooms * page_bytes; }
+};
+
+// scores[query][position in part] = q . k of the pages that a unit sees, for R blocks. Asks for the page `then` in the end.
+template <int R>
+static void score_unit(const AttentionItem& item, const Unit& unit, const PartTiles& keys, const uint8_t* then,
+                       const AttentionScratch& scratch, Softening& meanwhile) {
     const int dim = item.head_dim, width = whole_steps(dim);
-    auto* tiles = reinterpret_cast<uint8_t*>(scratch.page);
-    const auto step_tiles = [&](int d) { return tiles + d / kStep * 2 * kSplitBytes; };
-    for (int page = pages.begin; page < pages.end; ++page) {
-        const auto* keys = reinterpret_cast<const uint16_t*>(page_of(item, item.keys, part, page));
-        const uint8_t* next = page + 1 < pages.end ? page_of(item, item.keys, part, page + 1)
-                                                   : page_of(item, item.values, part, pages.begin);
-        for (int d = 0; d < width; d += kStep)
-            split_step<false>(keys + d * kBlockSize, kBlockSize, 0, dim - d, next ? next + d * kBlockSize * 2 : nullptr,
-                              step_tiles(d));
-        over_blocks(item.rows * item.group, [&](auto blocks, int first) {
-            const Pages seen = pages_seen(item, part, first, first + 31);
-            if (page < seen.begin || page >= seen.end) return;
-            tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
-            const float* vectors = scratch.vectors + first * width;
+    const Pages all = unit.first == 0 ? pages_seen(item, unit.part, 0, item.rows * item.group - 1) : unit.pages;
+    for (int page = all.begin; page < all.end; ++page) {
+        uint8_t* tiles = keys.page(page);
+        const auto step_tiles = [&](int d) { return tiles + d / kStep * 2 * kSplitBytes; };
+        if (unit.first == 0) {
+            const auto* from = reinterpret_cast<const uint16_t*>(page_of(item, item.keys, unit.part, page));
+            const uint8_t* next = page + 1 < all.end ? page_of(item, item.keys, unit.part, page + 1) : then;
             for (int d = 0; d < width; d += kStep)
-                multiply_step<blocks.count, 2>(reinterpret_cast<const uint8_t*>(vectors + d), width * 4, step_tiles(d));
-            store_sums<blocks.count, 2>(scratch.scores + first * kPartSize + page * kBlockSize, kPartSize);
-        });
+                split_step<false>(from + d * kBlockSize, kBlockSize, 0, dim - d, next ? next + d * kBlockSize * 2 : nullptr,
+                                  step_tiles(d));
+        }
+        if (page < unit.pages.begin || page >= unit.pages.end) continue;
+        tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
+        for (int d = 0; d < width; d += kStep) {
+            const float* vectors = scratch.vectors + unit.first * width + d;
+            multiply_step<R, 2>(reinterpret_cast<const uint8_t*>(vectors), width * 4, step_tiles(d));
+            meanwhile.next();
+        }
+        store_sums<R, 2>(unit.scores + page * kBlockSize, kPartSize);
     }
 }
 
-// Makes NaN what the rows that see one of the page's values [begin, end) which is not finite get from it.
-static void spread_not_finite(const AttentionItem& item, int part, int page, int begin, int end, float* results) {
-    const auto* values = reinterpret_cast<const uint16_t*>(page_of(item, item.values, part, page));
-    for (int i = 0; i < item.rows * item.group; ++i) {
-        const Span span = visible(item, i / item.group, part);
-        for (int p = begin; p < end; ++p) {
+// Makes NaN what the query vectors of a unit get from values of a page that they see and that are not finite.
+static void spread_not_finite(const AttentionItem& item, const Unit& unit, int page) {
+    const auto* values = reinterpret_cast<const uint16_t*>(page_of(item, item.values, unit.part, page));
+    for (int i = 0; i < unit.queries; ++i) {
+        const Span span = visible(item, (unit.first + i) / item.group, unit.part);
+        for (int p = 0; p < kBlockSize; ++p) {
             if (page * kBlockSize + p < span.begin || page * kBlockSize + p >= span.end) continue;
             for (int d = 0; d < item.head_dim; ++d)
-                if ((values[p * item.head_dim + d] & 0x7c00) == 0x7c00) results[i * item.state_width + d] = __builtin_nanf("");
+                if ((values[p * item.head_dim + d] & 0x7c00) == 0x7c00)
+                    unit.results[i * item.state_width + d] = __builtin_nanf("");
         }
     }
 }
 
 // Values of a page as tiles: of the positions that any row sees. If not all of them see the same ones, then values that are
 // not finite would give NaN times a weight of zero to those that do not see them, so they are left out and dealt with apart.
-static void split_values(const AttentionItem& item, int part, int page, const uint8_t* next, uint8_t* tiles, float* results) {
+static void split_values(const AttentionItem& item, int part, int page, const uint8_t* next, PartTiles& tiles) {
     const auto in_page = [&](int position) {
         const int p = position - page * kBlockSize;
         return p < 0 ? 0 : p < kBlockSize ? p : kBlockSize;
@@ -240,64 +278,94 @@ static void split_values(const AttentionItem& item, int part, int page, const ui
     const Span first = visible(item, 0, part), last = visible(item, item.rows - 1, part);
     const int begin = in_page(first.begin), end = in_page(last.end);
     const auto* values = reinterpret_cast<const uint16_t*>(page_of(item, item.values, part, page));
+    tiles.not_finite &= ~(1u << page);
     if (begin == in_page(last.begin) && end == in_page(first.end)) {
-        split_step<false>(values, item.head_dim, begin, end, next, tiles);
-    } else if (split_step<true>(values, item.head_dim, begin, end, next, tiles)) {
-        spread_not_finite(item, part, page, begin, end, results);
+        split_step<false>(values, item.head_dim, begin, end, next, tiles.page(page));
+    } else if (split_step<true>(values, item.head_dim, begin, end, next, tiles.page(page))) {
+        tiles.not_finite |= 1u << page;
     }
 }
 
-// scratch.part[query] += the weighted values of the pages [begin, end), whose tiles are there, for R blocks and C tiles of
-// dimensions from d on.
+// results[query] += the weighted values of the pages [begin, end) of a unit, for R blocks and C tiles of dimensions from d on.
 template <int R, int C>
-LANES void weigh_columns(const AttentionItem& item, int first, int d, Pages pages, const uint8_t* tiles, int page_bytes,
-                         const AttentionScratch& scratch) {
-    float* sums = scratch.part + first * item.state_width + d;
+LANES void weigh_columns(const AttentionItem& item, const Unit& unit, Pages pages, int d, const PartTiles& values,
+                         Softening& meanwhile) {
+    float* sums = unit.results + d;
     load_sums<R, C>(sums, item.state_width);
     for (int page = pages.begin; page < pages.end; ++page) {
-        const float* weights = scratch.scores + first * kPartSize + page * kBlockSize;
-        multiply_step<R, C>(reinterpret_cast<const uint8_t*>(weights), kPartSize * 4,
-                            tiles + page * page_bytes + d / 16 * kSplitBytes);
+        const float* weights = unit.scores + page * kBlockSize;
+        multiply_step<R, C>(reinterpret_cast<const uint8_t*>(weights), kPartSize * 4, values.page(page) + d / 16 * kSplitBytes);
+        meanwhile.next();
     }
     store_sums<R, C>(sums, item.state_width);
 }
 
-// scratch.part[query] += the weighted values of a part.
-static void weigh_on_tiles(const AttentionItem& item, int part, Pages pages, const AttentionScratch& scratch) {
-    const int dims = padded16(item.head_dim), page_bytes = dims / 16 * kSplitBytes;
-    const int together = value_stretch(dims) / kBlockSize;
-    for (int begin = pages.begin, end; begin < pages.end; begin = end) {
-        end = begin + together < pages.end ? begin + together : pages.end;
-        uint8_t* tiles = reinterpret_cast<uint8_t*>(scratch.page) - begin * page_bytes;  // those of page 0, were it there
-        for (int page = begin; page < end; ++page) {
-            const uint8_t* next = page + 1 < pages.end ? page_of(item, item.values, part, page + 1)
-                                                       : page_of(item, item.keys, part + 1, 0);
-            split_values(item, part, page, next, tiles + page * page_bytes, scratch.part);
+// results[query] += the weighted values of a part, for the R blocks of a unit. Asks for the page `then` in the end.
+template <int R>
+static void weigh_unit(const AttentionItem& item, const Unit& unit, PartTiles& values, const uint8_t* then,
+                       Softening& meanwhile) {
+    const int dims = padded16(item.head_dim), together = value_stretch(dims) / kBlockSize;
+    const Pages all = unit.first == 0 ? pages_seen(item, unit.part, 0, item.rows * item.group - 1) : unit.pages;
+    for (int begin = all.begin, end; begin < all.end; begin = end) {
+        end = begin + together < all.end ? begin + together : all.end;
+        for (int page = begin; page < end && unit.first == 0; ++page) {
+            const uint8_t* next = page + 1 < all.end ? page_of(item, item.values, unit.part, page + 1) : then;
+            split_values(item, unit.part, page, next, values);
         }
-        over_blocks(item.rows * item.group, [&](auto blocks, int first) {
-            Pages seen = pages_seen(item, part, first, first + 31);
-            seen = {seen.begin > begin ? seen.begin : begin, seen.end < end ? seen.end : end};
-            if (seen.begin >= seen.end) return;
-            int d = 0;
-            for (; d + 32 <= dims; d += 32) weigh_columns<blocks.count, 2>(item, first, d, seen, tiles, page_bytes, scratch);
-            if (d < dims) weigh_columns<blocks.count, 1>(item, first, d, seen, tiles, page_bytes, scratch);
-        });
+        const Pages seen{unit.pages.begin > begin ? unit.pages.begin : begin, unit.pages.end < end ? unit.pages.end : end};
+        if (seen.begin >= seen.end) continue;
+        for (int page = seen.begin; page < seen.end; ++page)
+            if (values.not_finite >> page & 1) spread_not_finite(item, unit, page);
+        int d = 0;
+        for (; d + 32 <= dims; d += 32) weigh_columns<R, 2>(item, unit, seen, d, values, meanwhile);
+        if (d < dims) weigh_columns<R, 1>(item, unit, seen, d, values, meanwhile);
+    }
+}
+
+// Unit i of an item, part by part; one without query vectors if there is none.
+static Unit unit_of(const AttentionItem& item, const AttentionScratch& scratch, int i) {
+    const int queries = item.rows * item.group, units = (queries + kUnitQueries - 1) / kUnitQueries;
+    if (i < 0 || i >= (item.part_end - item.part_begin) * units) return {};
+    const int part = item.part_begin + i / units, first = i % units * kUnitQueries, room = i % kUnitsAtOnce * kUnitQueries;
+    const int count = queries - first < kUnitQueries ? queries - first : kUnitQueries;
+    return {part, first, count, pages_seen(item, part, first, first + count - 1), scratch.scores + room * kPartSize,
+            scratch.part + room * item.state_width};
+}
+
+static void take_unit(const AttentionItem& item, const Unit& unit, float* states) {
+    for (int i = 0; i < unit.queries; ++i) {
+        float* result = unit.results + i * item.state_width;
+        for (int d = 0; d < item.head_dim; ++d) result[d] += 0.0f;  // -0 becomes 0
+        take_part(item, unit.part, unit.first + i, result, states);
     }
 }
 
 // Nothing in here throws, so the tiles are released in any case.
 static void attend_on_tiles(const AttentionItem& item, const AttentionScratch& scratch) {
     if (item.kv_type != KvType::F16) return attend(item, scratch);
-    const int queries = item.rows * item.group;
+    const int queries = item.rows * item.group, width = whole_steps(item.head_dim), dims = padded16(item.head_dim);
+    const bool one_unit = queries <= kUnitQueries;
+    auto* tiles = reinterpret_cast<uint8_t*>(scratch.tiles);
+    const PartTiles keys{tiles, width / kStep * 2 * kSplitBytes, one_unit ? 1 : kPartSize / kBlockSize, 0};
+    PartTiles values{tiles + kPartSize * width * 4, dims / 16 * kSplitBytes,
+                     one_unit ? value_stretch(dims) / kBlockSize : kPartSize / kBlockSize, 0};
     configure_tiles(attention_tiles(queries));
     split_queries(item, scratch);
-    attend_parts(item, scratch, [&](int part) {
-        const Pages pages = pages_seen(item, part, 0, queries - 1);
-        score_on_tiles(item, part, pages, scratch);
-        soften_part(item, part, scratch, [&](Span span, float* weights) { split_weights(span, pages, weights); });
-        weigh_on_tiles(item, part, pages, scratch);
-        for (int i = 0; i < queries; ++i)
-            for (int d = 0; d < item.head_dim; ++d) scratch.part[i * item.state_width + d] += 0.0f;  // -0 becomes 0
-    });
+    begin_states(item, scratch.state);
+    Unit before{}, now{}, after = unit_of(item, scratch, 0);
+    for (int i = 1; after.queries + now.queries + before.queries > 0; ++i) {
+        const Unit next = unit_of(item, scratch, i);
+        const uint8_t* next_keys = first_page(item, item.keys, next);
+        const uint8_t* then = before.queries > 0 ? first_page(item, item.values, before) : next_keys;
+        Softening softening{item, now};
+        if (after.queries > 16) score_unit<2>(item, after, keys, then, scratch, softening);
+        else if (after.queries > 0) score_unit<1>(item, after, keys, then, scratch, softening);
+        if (before.queries > 16) weigh_unit<2>(item, before, values, next_keys, softening);
+        else if (before.queries > 0) weigh_unit<1>(item, before, values, next_keys, softening);
+        while (softening.next()) {}
+        take_unit(item, before, scratch.state);
+        before = now, now = after, after = next;
+    }
     release_tiles();
+    write_results(item, scratch.state);
 }
