@@ -87,7 +87,7 @@ def test_the_comparison_sees_a_wrong_product(folder: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("right", "wrong", "what"),
     [
-        ("load_rows(rows + 64)", "load_rows(rows)", "from generic"),
+        ("load_row_tiles(rows + 64)", "load_row_tiles(rows)", "from generic"),
         ("split_step<true>", "split_step<false>", "in company"),
         ("term >= end", "term > end", "from generic"),
     ],

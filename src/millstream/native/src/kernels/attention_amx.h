@@ -143,20 +143,20 @@ LANES void multiply_split() {
 // unit, whose products come every 16 cycles and take 52; each operand is loaded twice at most.
 template <int R, int C>
 LANES void multiply_step(const uint8_t* rows, int64_t stride, const uint8_t* columns) {
-    const auto load_rows = [&](const uint8_t* from) {
+    const auto load_row_tiles = [&](const uint8_t* from) {
         tile_load<kRowTiles>(from, stride);
         if constexpr (R > 1) tile_load<kRowTiles + 1>(from + 16 * stride, stride);
     };
-    const auto load_columns = [&](const uint8_t* from) {
+    const auto load_column_tiles = [&](const uint8_t* from) {
         tile_load<kColumnTiles>(from, 64);
         if constexpr (C > 1) tile_load<kColumnTiles + 1>(from + kSplitBytes, 64);
     };
-    load_rows(rows);
-    load_columns(columns + kTileBytes);
+    load_row_tiles(rows);
+    load_column_tiles(columns + kTileBytes);
     multiply_split<R, C>();
-    load_columns(columns);
+    load_column_tiles(columns);
     multiply_split<R, C>();
-    load_rows(rows + 64);
+    load_row_tiles(rows + 64);
     multiply_split<R, C>();
 }
 
