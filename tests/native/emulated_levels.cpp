@@ -1,4 +1,5 @@
-// Compares the kernels of AVX-512 and AMX, built over emulations of their instructions, with the generic ones, bit for bit.
+// Compares the kernels of AVX-512 and AMX, built over emulations of their instructions, with the generic ones, bit for bit;
+// for attention on tiles there is emulated_attention.cpp.
 // Linked with kernels/generic.cpp, avx512.cpp and amx.cpp; the last two compiled with MILLSTREAM_EMULATE.
 #include <cstdio>
 #include <cstring>
@@ -138,7 +139,7 @@ void check_attention(const Kernels& level, KvType type, int rows, int group, int
                                  .keys = keys.data(), .values = values.data(), .page_stride = stride, .part_begin = 0,
                                  .part_end = (first + rows - 1) / kPartSize + 1, .out = out.data(),
                                  .out_stride = group * dim, .partial = nullptr};
-        kernels.attend(item, {page.data(), scores.data(), state.data(), part.data()});
+        kernels.attend(item, {page.data(), scores.data(), state.data(), part.data(), nullptr, nullptr});
     };
     std::vector<float> expected(q.size()), found(q.size(), 1.0f);
     run(kGenericKernels, expected);
@@ -163,8 +164,10 @@ int main() {
             for (const int rows : {1, 3, 10, 33})
                 for (const int group : {1, 3, 7})
                     for (const int window : {0, 40})
-                        for (const KvType type : {KvType::F16, KvType::I8})
+                        for (const KvType type : {KvType::F16, KvType::I8}) {
+                            if (level == &kAmxKernels && type == KvType::F16) continue;
                             check_attention(*level, type, rows, group, dim, 250 + rows, window, dim == 48 ? 2.0f : 0.0f);
+                        }
     }
     // A thread has tiles of its own, and may have to do with them first in any product.
     for (const Format format : {Format::Q4_1, Format::Q6_K})

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from millstream.native import active_isa, isa_levels
+
 TESTS = Path(__file__).parent.parent
 PROGRAM = """
 import importlib, sys
@@ -38,6 +40,16 @@ def in_level(level: str, call: str) -> np.ndarray:
             _process.cache_clear()
             raise AssertionError(f"{call} ends the process at the level {level}: its words are on stderr")
         return np.load(path)
+
+
+def assert_bits_of_generic(call: str, here: np.ndarray) -> None:
+    """``here``, which ``module:function:argument`` gave in this process, is bit for bit what the generic level gives.
+
+    Attention at the level ``amx`` has bits of its own (``emulated_attention.cpp`` is about them): there it is the level
+    below that must agree.
+    """
+    found = in_level(isa_levels()[-2], call) if active_isa() == "amx" else here
+    np.testing.assert_array_equal(in_level("generic", call), found)
 
 
 @cache

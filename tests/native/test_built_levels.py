@@ -36,7 +36,7 @@ exec {compiler} "$@"
 @pytest.mark.parametrize(
     ("flag", "instruction", "built"),
     [
-        ("-mamx-tile", "none", ["avx2", "avx512"]),
+        ("-mamx-bf16", "none", ["avx2", "avx512"]),
         ("-none", "tdpbssd", ["avx2", "avx512"]),
         ("-none", "vpdpbusd", ["avx2"]),
     ],

@@ -25,14 +25,14 @@ pytestmark = [
 LEAF_1_ECX = {"fma": 12, "osxsave": 27, "avx": 28, "f16c": 29}
 LEAF_7_EBX = {"avx2": 5, "avx512f": 16, "avx512dq": 17, "avx512bw": 30, "avx512vl": 31}
 LEAF_7_ECX = {"avx512_vnni": 11}
-LEAF_7_EDX = {"amx_tile": 24, "amx_int8": 25}
+LEAF_7_EDX = {"amx_bf16": 22, "amx_tile": 24, "amx_int8": 25}
 XCR0 = {"x87": 0, "sse": 1, "ymm": 2, "k": 5, "zmm_low": 6, "zmm_high": 7, "tile_config": 17, "tile_data": 18}
 WORDS = (LEAF_1_ECX, LEAF_7_EBX, LEAF_7_ECX, LEAF_7_EDX, XCR0)
 ALL = frozenset(name for word in WORDS for name in word)
 
 AVX2 = {"fma", "osxsave", "avx", "f16c", "avx2"}
 AVX512 = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_vnni"}
-AMX = {"amx_tile", "amx_int8"}
+AMX = {"amx_tile", "amx_int8", "amx_bf16"}
 
 
 class Found(NamedTuple):
@@ -104,7 +104,11 @@ def test_one_bit_less(program: Path, missing: str, best: str) -> None:
             "the processor lacks AVX-512 F, BW, DQ, VL or VNNI; this build and machine have generic, avx2",
         ),
         ("zmm_high", "avx512", "the system does not keep AVX-512 registers; this build and machine have generic, avx2"),
-        ("amx_int8", "amx", "the processor lacks AMX with int8; this build and machine have generic, avx2, avx512"),
+        (
+            "amx_bf16",
+            "amx",
+            "the processor lacks AMX with int8 or bf16; this build and machine have generic, avx2, avx512",
+        ),
         (
             "tile_data",
             "amx",

@@ -7,7 +7,7 @@ import pytest
 
 from millstream.models.spec import ModelSpec
 from millstream.native import _core
-from native.levels import in_level
+from native.levels import assert_bits_of_generic
 from native.reference import logits as reference_logits
 from native.test_model import MODELS, assert_same_bits_however_cut, prompt, table
 from native.tiny import Chunk, Tensor, build, layer, spec, step, tensors
@@ -40,8 +40,7 @@ def test_same_bits_alone_chunked_batched_and_threaded(name: str) -> None:
 
 @NAMES
 def test_same_bits_at_the_generic_level(name: str) -> None:
-    found = in_level("generic", f"native.test_int8_activations:level_logits:{name}")
-    np.testing.assert_array_equal(found, level_logits(name))
+    assert_bits_of_generic(f"native.test_int8_activations:level_logits:{name}", level_logits(name))
 
 
 def level_logits(name: str) -> np.ndarray:

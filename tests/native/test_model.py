@@ -11,7 +11,7 @@ from gguf import GGMLQuantizationType as T
 
 from millstream.models.spec import ModelSpec
 from millstream.native import _core
-from native.levels import in_level
+from native.levels import assert_bits_of_generic
 from native.reference import logits as reference_logits
 from native.tiny import Chunk, build, layer, rope, run_chunked, spec, step, tensors
 
@@ -89,7 +89,7 @@ def test_same_bits_alone_chunked_batched_and_threaded(name: str) -> None:
 
 @MODEL
 def test_same_bits_at_every_isa_level(name: str) -> None:
-    np.testing.assert_array_equal(in_level("generic", f"native.test_model:level_logits:{name}"), level_logits(name))
+    assert_bits_of_generic(f"native.test_model:level_logits:{name}", level_logits(name))
 
 
 def level_logits(name: str) -> np.ndarray:

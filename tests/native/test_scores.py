@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from millstream.native import _core
-from native.levels import in_level
+from native.levels import assert_bits_of_generic
 from native.sampling_case import Row, arrays, output
 from native.test_model import MODELS, prompt, table
 from native.tiny import Chunk, build, greedy, outputs, tensors
@@ -105,7 +105,7 @@ def test_same_bits_alone_chunked_batched_and_threaded(name: str) -> None:
 
 @NAMES
 def test_same_bits_at_every_isa_level(name: str) -> None:
-    np.testing.assert_array_equal(in_level("generic", f"native.test_scores:level_scores:{name}"), level_scores(name))
+    assert_bits_of_generic(f"native.test_scores:level_scores:{name}", level_scores(name))
 
 
 def level_scores(name: str) -> NDArray[np.float64]:

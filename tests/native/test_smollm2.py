@@ -12,7 +12,7 @@ import pytest
 from millstream.models.gguf import GGUFFile
 from millstream.models.spec import LayerSpec, ModelSpec, RopeSpec
 from millstream.native import _core
-from native.levels import in_level
+from native.levels import assert_bits_of_generic
 from native.tiny import Chunk, run_chunked, step
 
 FOLDER = Path(os.environ.get("MILLSTREAM_TEST_MODELS") or Path.home() / ".cache" / "millstream-test-models")
@@ -76,4 +76,4 @@ def test_same_bits_alone_chunked_batched_and_threaded() -> None:
 
 def test_same_bits_at_the_generic_level() -> None:
     here = step(load(2), VOCAB, [Chunk(PROMPT[:8], 0, [0])])[0]
-    np.testing.assert_array_equal(in_level("generic", "native.test_smollm2:generic_logits:"), here)
+    assert_bits_of_generic("native.test_smollm2:generic_logits:", here)

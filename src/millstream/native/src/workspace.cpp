@@ -81,13 +81,18 @@ Workspace::Workspace(const ModelConfig& config, const Limits& limits, int thread
     }
     partial = Buffer<float>(kPartialFloats);
     blocks.reserve(static_cast<size_t>(n));
-    const int64_t queries = static_cast<int64_t>(most_rows_) * group, width = attention_state_width(head_dim);
+    const int64_t queries = scratch_queries(static_cast<int64_t>(most_rows_) * group), width = attention_state_width(head_dim);
     for (int i = 0; i < threads; ++i) {
-        attention.emplace_back(product(1, page_floats + queries * (kPartSize + 2 * width)));
+        attention.emplace_back(product(
+            1, page_floats + queries * (kPartSize + 2 * width + whole_steps(head_dim)) + tile_floats(head_dim)));
         float* page = attention.back().data();
         float* scores = page + page_floats;
         float* state = scores + queries * kPartSize;
-        attention_scratch.push_back({.page = page, .scores = scores, .state = state, .part = state + queries * width});
+        float* part = state + queries * width;
+        float* vectors = part + queries * width;
+        float* tiles = vectors + queries * whole_steps(head_dim);
+        attention_scratch.push_back(
+            {.page = page, .scores = scores, .state = state, .part = part, .vectors = vectors, .tiles = tiles});
         sampler_scratch.emplace_back(config.vocab);
     }
 }

@@ -1,4 +1,5 @@
-// Kernels for AMX int8: blocks of 16 rows on the tile unit, the rest as at the level of AVX-512.
+// Kernels for AMX with int8 and bf16: products of blocks of 16 rows and attention on the tile unit, the rest as at the level of
+// AVX-512.
 #if !defined(MILLSTREAM_EMULATE)
 #include <immintrin.h>
 #endif
@@ -23,9 +24,17 @@ namespace {
 #include "matmul_amx.h"
 
 #include "table.h"
+
+#include "attention_amx.h"
+
+static constexpr Kernels table_with_tiles() {
+    Kernels kernels = table("amx");
+    kernels.attend = attend_on_tiles;
+    return kernels;
+}
 }  // namespace
 
 extern const Kernels kAmxKernels;
-const Kernels kAmxKernels = table("amx");
+const Kernels kAmxKernels = table_with_tiles();
 
 }  // namespace millstream

@@ -198,19 +198,19 @@ static void weigh_stretch(const AttentionItem& item, int part, int start, int st
     }
 }
 
-// part[query] = {acc[padded dims], max, sum} of one part. Positions outside a row's span are never read: other
-// sequences may have left anything there.
+// One query's scores of a part into weights, and state = {0 [padded dims], max, sum}.
+static void soften_query(const AttentionItem& item, int part, int query, float* scores, float* state) {
+    const int dims = padded16(item.head_dim);
+    const Span span = visible(item, query / item.group, part);
+    for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
+    if (span.begin < span.end) soften(item, span, scores, state + dims, state + dims + 1);
+}
+
+// part[query] += the weighted values of one part. Positions outside a row's span are never read: other sequences may have
+// left anything there.
 template <class Numbers>
 static void weigh_part(const AttentionItem& item, int part, const AttentionScratch& scratch) {
-    const int queries = item.rows * item.group;
-    const int dims = padded16(item.head_dim), width = item.state_width;
-    for (int i = 0; i < queries; ++i) {
-        const Span span = visible(item, i / item.group, part);
-        float* state = scratch.part + i * width;
-        for (int d = 0; d < dims + 2; ++d) state[d] = 0.0f;
-        if (span.begin < span.end)
-            soften(item, span, scratch.scores + i * kPartSize, state + dims, state + dims + 1);
-    }
+    const int queries = item.rows * item.group, dims = padded16(item.head_dim);
     const bool convert = queries >= kQueriesToConvert || item.head_dim % 16 != 0;
     const int stretch = convert ? value_stretch(dims) : kBlockSize, slice = kScaled<Numbers> ? kGroup : dims;
     const int first = visible(item, 0, part).begin, last = visible(item, item.rows - 1, part).end;
@@ -263,27 +263,39 @@ static void write_result(const AttentionItem& item, int query, const float* stat
     for (int d = 0; d < item.head_dim; ++d) out[d] = state[d] / sum;
 }
 
+// Before the first part.
+static void begin_states(const AttentionItem& item, float* states) {
+    if (item.partial) return;
+    for (int i = 0; i < item.rows * item.group; ++i)
+        states[i * item.state_width + padded16(item.head_dim) + 1] = 0.0f;
+}
+
+// Takes a query's {weighted values, max, sum} of a part: merged with those of the parts before, or unmerged as they are.
+static void take_part(const AttentionItem& item, int part, int query, const float* result, float* states) {
+    const int dims = padded16(item.head_dim);
+    if (!item.partial) return fold_part(states + query * item.state_width, result, dims);
+    const int64_t at = static_cast<int64_t>(part - item.part_begin) * item.rows * item.group + query;
+    for (int d = 0; d < dims + 2; ++d) item.partial[at * item.state_width + d] = result[d];
+}
+
+// After the last part.
+static void write_results(const AttentionItem& item, const float* states) {
+    if (item.partial) return;
+    for (int i = 0; i < item.rows * item.group; ++i) write_result(item, i, states + i * item.state_width);
+}
+
 template <class Numbers>
 static void attend_pages(const AttentionItem& item, const AttentionScratch& scratch) {
-    const int queries = item.rows * item.group;
-    const int dims = padded16(item.head_dim), width = item.state_width;
-    if (!item.partial)
-        for (int i = 0; i < queries; ++i) scratch.state[i * width + dims + 1] = 0.0f;
+    const int queries = item.rows * item.group, width = item.state_width;
+    begin_states(item, scratch.state);
     for (int part = item.part_begin; part < item.part_end; ++part) {
         score_part<Numbers>(item, part, scratch);
+        for (int i = 0; i < queries; ++i)
+            soften_query(item, part, i, scratch.scores + i * kPartSize, scratch.part + i * width);
         weigh_part<Numbers>(item, part, scratch);
-        for (int i = 0; i < queries; ++i) {
-            const float* result = scratch.part + i * width;
-            if (item.partial) {
-                float* to = item.partial + (static_cast<int64_t>(part - item.part_begin) * queries + i) * width;
-                for (int d = 0; d < dims + 2; ++d) to[d] = result[d];
-            } else {
-                fold_part(scratch.state + i * width, result, dims);
-            }
-        }
+        for (int i = 0; i < queries; ++i) take_part(item, part, i, scratch.part + i * width, scratch.state);
     }
-    if (!item.partial)
-        for (int i = 0; i < queries; ++i) write_result(item, i, scratch.state + i * width);
+    write_results(item, scratch.state);
 }
 
 static void attend(const AttentionItem& item, const AttentionScratch& scratch) {

@@ -1,4 +1,5 @@
-// The dispatch table: one set of kernels per ISA level, all with bit-identical results.
+// The dispatch table: one set of kernels per ISA level. All have the same bits as results, but for the attention of `amx` over
+// f16 pages, where a row has the same bits in any company.
 #pragma once
 
 #include "views.h"

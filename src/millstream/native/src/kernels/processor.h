@@ -39,10 +39,10 @@ constexpr Obstacle avx512_obstacle(const Processor& p) {
 
 // `tiles_permitted` asks the system for this process's permission, if all else allows the level.
 constexpr Obstacle amx_obstacle(const Processor& p, bool (*tiles_permitted)()) {
-    constexpr uint32_t tile = bit(24), int8 = bit(25);
+    constexpr uint32_t tile = bit(24), int8 = bit(25), bf16 = bit(22);
     constexpr uint64_t tile_state = 0x60000;  // XTILECFG, XTILEDATA
     if (const Obstacle obstacle = avx512_obstacle(p)) return obstacle;
-    if (!all_of(p.leaf7_edx, tile | int8)) return "the processor lacks AMX with int8";
+    if (!all_of(p.leaf7_edx, tile | int8 | bf16)) return "the processor lacks AMX with int8 or bf16";
     if (!all_of(p.xcr0, tile_state)) return "the system does not keep AMX tiles (Linux does from 5.16)";
     if (!tiles_permitted()) return "the system refuses this process the use of AMX tiles";
     return nullptr;

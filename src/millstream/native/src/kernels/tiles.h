@@ -1,4 +1,4 @@
-// The AMX instructions that matmul_amx.h uses. With MILLSTREAM_EMULATE, for tests on machines without them, what the manual
+// The AMX instructions that matmul_amx.h and attention_amx.h use. With MILLSTREAM_EMULATE, for tests on machines without them, what the manual
 // says they do. Included only by amx.cpp, inside the level's own namespace.
 
 // Operand of LDTILECFG.
@@ -50,13 +50,18 @@ LANES void tile_store(void* to, int64_t stride) {
         __builtin_memcpy(static_cast<uint8_t*>(to) + r * stride, tile_bytes[kTile][r], tile_config.row_bytes[kTile]);
 }
 
+// Ends the process unless the shapes of three tiles suit a product.
+LANES void must_suit(int sums, int x, int w) {
+    must(tile_config.palette == 1 && tile_config.row_bytes[x] % 4 == 0 && tile_config.row_bytes[w] % 4 == 0);
+    must(tile_config.rows[sums] == tile_config.rows[x] && tile_config.row_bytes[sums] == tile_config.row_bytes[w] &&
+         tile_config.row_bytes[x] == 4 * tile_config.rows[w]);
+}
+
 // sums[m][n] += the signed bytes of row m of x times column n of w, which is quad k of every row k.
 template <bool kSignedWeights, int kSums, int kX, int kW>
 LANES void tile_products() {
     static_assert(kSums != kX && kX != kW && kSums != kW);
-    must(tile_config.palette == 1 && tile_config.row_bytes[kX] % 4 == 0 && tile_config.row_bytes[kW] % 4 == 0);
-    must(tile_config.rows[kSums] == tile_config.rows[kX] && tile_config.row_bytes[kSums] == tile_config.row_bytes[kW] &&
-         tile_config.row_bytes[kX] == 4 * tile_config.rows[kW]);
+    must_suit(kSums, kX, kW);
     for (int m = 0; m < tile_config.rows[kX]; ++m)
         for (int n = 0; n < tile_config.row_bytes[kW] / 4; ++n) {
             int32_t sum;
@@ -67,6 +72,37 @@ LANES void tile_products() {
             }
             __builtin_memcpy(tile_bytes[kSums][m] + n * 4, &sum, sizeof sum);
         }
+}
+
+LANES FW without_denormals(FW v) { return (v < 0.0f ? -v : v) < 0x1p-126f ? v * 0.0f : v; }
+
+// sums[m][n] += the bf16 numbers of row m of x times column n of w, which is pair k of every row k. The first numbers of all
+// pairs have a sum of their own, and so have the second; then the two are added, then what was there. Each addition is
+// rounded to nearest even, the products are not; denormals count as zero and become it.
+template <int kSums, int kX, int kW>
+static void tile_bfloat_products() {
+    static_assert(kSums != kX && kX != kW && kSums != kW);
+    must_suit(kSums, kX, kW);
+    const int pairs = tile_config.rows[kW];
+    FW weights[16][2];
+    for (int k = 0; k < pairs; ++k) {
+        uint32_t words __attribute__((vector_size(64)));
+        __builtin_memcpy(&words, tile_bytes[kW][k], sizeof words);
+        weights[k][0] = without_denormals(reinterpret_cast<FW>(words << 16));
+        weights[k][1] = without_denormals(reinterpret_cast<FW>(words & 0xffff0000u));
+    }
+    for (int m = 0; m < tile_config.rows[kX]; ++m) {
+        uint16_t x[16][2];
+        __builtin_memcpy(x, tile_bytes[kX][m], sizeof x);
+        FW halves[2] = {FW{}, FW{}}, sums;
+        for (int k = 0; k < pairs; ++k)
+            for (int i = 0; i < 2; ++i)
+                halves[i] = without_denormals(
+                    fused(weights[k][i], without_denormals(splat_wide(bfloat_to_float(x[k][i]))), halves[i]));
+        __builtin_memcpy(&sums, tile_bytes[kSums][m], sizeof sums);
+        sums = without_denormals(without_denormals(sums) + without_denormals(halves[0] + halves[1]));
+        __builtin_memcpy(tile_bytes[kSums][m], &sums, tile_config.row_bytes[kSums]);
+    }
 }
 #else
 // Instructions instead of the compilers' intrinsics: GCC's tell too little about the memory that they read (8 of the 64
@@ -98,5 +134,10 @@ LANES void tile_products() {
     } else {
         asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kW));
     }
+}
+
+template <int kSums, int kX, int kW>
+LANES void tile_bfloat_products() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kX), "i"(kW));
 }
 #endif

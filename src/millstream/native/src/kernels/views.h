@@ -41,6 +41,16 @@ constexpr int64_t converted_floats(int head_dim) {
     return int64_t{value_stretch(padded)} * (padded + kv_groups(head_dim));
 }
 
+// For levels that attend on tiles of 16 rows and 32 terms, several units of 32 query vectors at a time: dimensions in whole
+// steps of 32, floats of AttentionScratch::tiles, and query vectors that there must be room for if there are so many.
+constexpr int kUnitQueries = 32, kUnitsAtOnce = 3;
+constexpr int whole_steps(int head_dim) { return (head_dim + 31) / 32 * 32; }
+constexpr int64_t tile_floats(int head_dim) { return int64_t{2} * kPartSize * whole_steps(head_dim); }
+constexpr int64_t scratch_queries(int64_t queries) {
+    const int64_t whole = (queries + kUnitQueries - 1) / kUnitQueries * kUnitQueries, least = kUnitQueries * kUnitsAtOnce;
+    return whole > least ? whole : least;
+}
+
 // How a matrix is stored: the integers and scales of its type in GGUF files, in tiles; docs/engine.md, "The native core".
 enum class Format : uint8_t { Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, F32, F16, BF16 };
 
@@ -140,12 +150,14 @@ struct AttentionItem {
     float* partial;
 };
 
-// One thread's scratch for attention of at most `queries` query vectors.
+// One thread's scratch for attention, with room for `queries` = scratch_queries(…) query vectors, in cache lines.
 struct AttentionScratch {
-    float* page;    // [converted_floats(head_dim)]: a page's keys, or a stretch's values and their scales
-    float* scores;  // [queries][256]
-    float* state;   // [queries][state_width]
-    float* part;    // [queries][state_width]
+    float* page;     // [converted_floats(head_dim)]: a page's keys, or a stretch's values and their scales
+    float* scores;   // [queries][256]
+    float* state;    // [queries][state_width]
+    float* part;     // [queries][state_width]
+    float* vectors;  // [queries][whole_steps(head_dim)]: the query vectors, where a level converts them
+    float* tiles;    // [tile_floats(head_dim)]: keys and values of a part, where a level has tiles
 };
 
 }  // namespace millstream
