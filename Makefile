@@ -69,6 +69,11 @@ clang: $(DEV_READY) ## test the native core as Clang compiles it (CLANG=clang++-
 	@BIN=$(BIN) sh tools/native-build.sh clang -DCMAKE_CXX_COMPILER="$(CLANG)"
 	@MILLSTREAM_CORE=build/clang $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native)
 
+emulated: $(DEV_READY) ## test the native core at the levels avx512 and amx, over emulated instructions (ARGS=tests/native/test_inputs.py)
+	@BIN=$(BIN) sh tools/native-build.sh emulated -DMILLSTREAM_EMULATE=ON
+	@for level in avx512 amx; do MILLSTREAM_CORE=build/emulated MILLSTREAM_ISA=$$level \
+	  $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native) || exit 1; done
+
 format: $(DEV_READY) ## format and sort the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .

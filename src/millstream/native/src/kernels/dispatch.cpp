@@ -37,6 +37,13 @@ constexpr const Kernels* kAmx = &kAmxKernels;
 constexpr const Kernels* kAmx = nullptr;
 #endif
 
+// Whether the last two levels run on any processor, slowly.
+#ifdef MILLSTREAM_EMULATE
+constexpr bool kEmulated = true;
+#else
+constexpr bool kEmulated = false;
+#endif
+
 }  // namespace
 
 Processor this_processor() {
@@ -72,8 +79,8 @@ Levels find_levels(const Processor& processor, bool (*permitted)()) {
     constexpr Obstacle not_built = "this build lacks it";
     add("generic", &kGenericKernels, nullptr);
     add("avx2", kAvx2, kAvx2 ? avx2_obstacle(processor) : not_built);
-    add("avx512", kAvx512, kAvx512 ? avx512_obstacle(processor) : not_built);
-    add("amx", kAmx, kAmx ? amx_obstacle(processor, permitted) : not_built);
+    add("avx512", kAvx512, kEmulated ? nullptr : kAvx512 ? avx512_obstacle(processor) : not_built);
+    add("amx", kAmx, kEmulated ? nullptr : kAmx ? amx_obstacle(processor, permitted) : not_built);
     return found;
 }
 
