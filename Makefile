@@ -5,6 +5,8 @@ ARGS ?=
 REAL ?=
 PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
 CLANG ?= clang++
+BOCHS ?=
+KERNEL ?=
 TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
@@ -28,7 +30,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test thorough test-js agents soak check sanitize clang format audit bench docs oracle test-models clean
+.PHONY: help install serve test thorough test-js agents soak check sanitize clang emulate format audit bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +68,12 @@ sanitize: $(DEV_READY) ## test the native core under the address and undefined b
 clang: $(DEV_READY) ## test the native core as Clang compiles it (CLANG=clang++-18, ARGS=tests/native/test_inputs.py)
 	@BIN=$(BIN) sh tools/native-build.sh clang -DCMAKE_CXX_COMPILER="$(CLANG)"
 	@MILLSTREAM_CORE=build/clang $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native)
+
+emulate: $(DEV_READY) ## run AVX-512 and AMX code on an emulator (BOCHS=.../bochs KERNEL=.../vmlinuz, CXX=clang++-19)
+	@test -n "$(BOCHS)" -a -n "$(KERNEL)" || { echo "make: emulate needs BOCHS=.../bochs and KERNEL=.../vmlinuz: docs/performance.md" >&2; exit 2; }
+	@BIN=$(BIN) sh tools/native-build.sh "emulate-$(notdir $(CXX))" -DCMAKE_CXX_COMPILER="$(CXX)"
+	@$(BIN)/python tools/emulator/run.py --bochs "$(BOCHS)" --kernel "$(KERNEL)" --compiler "$(CXX)" \
+	  --core "build/emulate-$(notdir $(CXX))" $(ARGS)
 
 format: $(DEV_READY) ## format and sort the code
 	@$(BIN)/ruff check --fix .
