@@ -1,8 +1,9 @@
 """Boot Linux on Bochs and run the native core there: the instructions of AVX-512 and AMX that the compiler has written.
 
 The guest is a kernel and a folder of files (an initramfs) on an ISO image. Its first process is ``init.cpp``, which
-runs ``levels.cpp`` (linked with the objects of the core's own build) and ``model.py`` (with the core itself); what they
-print comes over the serial port. docs/performance.md tells how to build Bochs.
+runs ``levels.cpp`` and the comparisons of ``tests/native`` (linked with the objects of the core's own build) and
+``model.py`` (with the core itself); what they print comes over the serial port. docs/performance.md tells how to build
+Bochs.
 """
 
 from __future__ import annotations
@@ -84,11 +85,16 @@ def build(core: Path, compiler: str, folder: Path) -> dict[str, bytes]:
     names = {path.name.split(".")[0] for path in kernels}
     if missing := {"generic", "avx2", "avx512", "amx", "dispatch"} - names:
         fail(f"{core} has no objects of {', '.join(sorted(missing))}: build it with tools that know the levels")
-    compare, levels = folder / "compare.o", folder / "levels"
-    run([compiler, *FLAGS, "-Dmain=compare_levels", "-c", ROOT / "tests/native/emulated_levels.cpp", "-o", compare])
-    run([compiler, *FLAGS, "-static", HERE / "levels.cpp", compare, *kernels, "-o", levels])
-    run([compiler, *FLAGS, "-static", HERE / "init.cpp", "-o", folder / "init"])
-    return {"init": (folder / "init").read_bytes(), "tests/1-levels": levels.read_bytes()}
+    tests = sorted((ROOT / "tests/native").glob("emulated_*.cpp"))
+    programs = {"init": [HERE / "init.cpp"], "tests/1-levels": [HERE / "levels.cpp", *kernels]}
+    for test in tests:
+        run([compiler, *FLAGS, "-Dmain=compare", "-c", test, "-o", folder / f"{test.stem}.o"])
+        programs[f"tests/2-{test.stem}"] = [HERE / "permitted.cpp", folder / f"{test.stem}.o", *kernels]
+    files = {}
+    for name, parts in programs.items():
+        run([compiler, *FLAGS, "-static", *parts, "-o", folder / "program"])
+        files[name] = (folder / "program").read_bytes()
+    return files
 
 
 def interpreter(core: Path, folder: Path) -> dict[str, bytes]:
@@ -110,7 +116,7 @@ def interpreter(core: Path, folder: Path) -> dict[str, bytes]:
         compiled = Path(name).parent / "__pycache__" / f"{Path(name).stem}.{sys.implementation.cache_tag}.pyc"
         py_compile.compile("/" + name, str(folder / "pyc"), doraise=True, invalidation_mode=UNCHECKED)
         found[str(compiled)] = (folder / "pyc").read_bytes()
-    found["tests/2-model"] = f"#!{python} -IB\n{program}".encode()
+    found["tests/3-model"] = f"#!{python} -IB\n{program}".encode()
     found[str(python).lstrip("/")] = python.read_bytes()
     return found
 
