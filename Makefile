@@ -70,7 +70,7 @@ clang: $(DEV_READY) ## test the native core as Clang compiles it (CLANG=clang++-
 	@MILLSTREAM_CORE=build/clang $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native)
 
 emulate: $(DEV_READY) ## run AVX-512 and AMX code on an emulator (BOCHS=.../bochs KERNEL=.../vmlinuz, CXX=clang++-19)
-	@test -n "$(BOCHS)" -a -n "$(KERNEL)" || { echo "make: emulate needs BOCHS=.../bochs and KERNEL=.../vmlinuz: docs/performance.md" >&2; exit 2; }
+	@test -x "$(BOCHS)" -a -r "$(KERNEL)" || { echo "make: emulate needs BOCHS=.../bochs and KERNEL=.../vmlinuz that exist: docs/performance.md" >&2; exit 2; }
 	@BIN=$(BIN) sh tools/native-build.sh "emulate-$(notdir $(CXX))" -DCMAKE_CXX_COMPILER="$(CXX)"
 	@$(BIN)/python tools/emulator/run.py --bochs "$(BOCHS)" --kernel "$(KERNEL)" --compiler "$(CXX)" \
 	  --core "build/emulate-$(notdir $(CXX))" $(ARGS)

@@ -191,9 +191,10 @@ def main() -> None:
         make_image(files, args.kernel, folder)
         print(f"emulator: booting {args.kernel.name} with {len(files)} files on {args.bochs}", flush=True)
         text = boot(args.bochs.resolve(), folder, args.seconds)
+        said = (folder / "bochs.out").read_text(errors="replace")[-2000:]
     found = END.search(text)
     if not found:
-        fail("the guest did not come to its end" + ("" if text else ": nothing came from it"))
+        fail(f"the guest did not come to its end in {args.seconds} s; Bochs said\n{said}")
     elif found[1] == "0" or found[2] != "0" or "WRONG" in text:
         fail("FAILED")
     else:
