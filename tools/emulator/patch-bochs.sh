@@ -4,6 +4,7 @@
 # - extended feature disable (Intel's manual, volume 1, 13.14), without which Linux leaves tile data alone;
 # - XSAVE of tiles: all rows, the configuration's numbers in their places, in use if they are, sizes with alignment;
 # - products of signed bytes that are signed (TDPBSSD, TDPBSUD, TDPBUSD);
+# - code that is overwritten ends the trace that runs it (Linux still hangs now and then: docs/performance.md);
 # - CPUID of a Skylake-X with VNNI and AMX (Linux does not boot on the newer models).
 set -eu
 export LC_ALL=C
@@ -43,6 +44,8 @@ edit xsave.cc 's/tile_use_tracker == 0/tile_use_tracker != 0/'
 
 edit avx/amx.cc '/ DPBD\(SS\|SU\)(/,/^}/s/Bit32s(\(xbyte\[.\]\))/Bit32s(Bit8s(\1))/'
 edit avx/amx.cc '/ DPBD\(SS\|US\)(/,/^}/s/Bit32s(\(ybyte\[.\]\))/Bit32s(Bit8s(\1))/'
+
+edit icache.cc '/PPFOf(pAddr))$/d'
 
 edit cpudb/intel/corei7_skylake-x.cc '/leaf_7_ebx(/,/break/{
 s/ecx = 0/ecx = get_std_cpuid_leaf_7_ecx() \& (1 << 11)/

@@ -30,7 +30,7 @@ UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH  # compiling takes the
 END = re.compile(r"emulator: (\d+) programs, (\d+) failed")
 
 # Skylake-X, as Linux needs nothing of what else a Sapphire Rapids has; time runs as fast as instructions do.
-CPU = 'model=corei7_skylake_x, add_features="avx512vnni,avx512bf16,amx,amx_int8,amx_bf16", ips=50000000, cpuid_freq=ips'
+CPU = 'model=corei7_skylake_x, add_features="avx512vnni,avx512bf16,amx,amx_int8,amx_bf16", ips=40000000, cpuid_freq=ips'
 BOCHSRC = """
 display_library: nogui
 megs: 1024
@@ -156,7 +156,12 @@ def boot(bochs: Path, folder: Path, seconds: int) -> str:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         text, end = "", time.monotonic() + seconds
         try:
-            while process.poll() is None and time.monotonic() < end and not END.search(text):
+            while (
+                process.poll() is None
+                and time.monotonic() < end
+                and not END.search(text)
+                and "Kernel panic" not in text
+            ):
                 time.sleep(1)
                 text += (new := lines.read())
                 print(new, end="", flush=True)
