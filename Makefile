@@ -5,6 +5,8 @@ ARGS ?=
 REAL ?=
 PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
 CLANG ?= clang++
+BOCHS ?=
+KERNEL ?=
 TEST_MODELS ?= $(HOME)/.cache/millstream-test-models
 
 BIN := $(VENV)/bin
@@ -30,7 +32,7 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready
 NATIVE := pyproject.toml CMakeLists.txt $(shell find src/millstream/native/src -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test thorough test-js agents soak check sanitize clang format audit bench docs oracle test-models clean
+.PHONY: help install serve test thorough test-js agents soak check sanitize clang levels emulate format audit bench docs oracle test-models clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,10 +71,16 @@ clang: $(DEV_READY) ## test the native core as Clang compiles it (CLANG=clang++-
 	@BIN=$(BIN) sh tools/native-build.sh clang -DCMAKE_CXX_COMPILER="$(CLANG)"
 	@MILLSTREAM_CORE=build/clang $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native)
 
-emulated: $(DEV_READY) ## test the native core at the levels avx512 and amx, over emulated instructions (ARGS=tests/native/test_inputs.py)
+levels: $(DEV_READY) ## test the native core at the levels avx512 and amx, over emulated instructions (ARGS=tests/native/test_inputs.py)
 	@BIN=$(BIN) sh tools/native-build.sh emulated -DMILLSTREAM_EMULATE=ON
 	@for level in avx512 amx; do MILLSTREAM_CORE=build/emulated MILLSTREAM_ISA=$$level \
 	  $(BIN)/python -m pytest -m "not slow" $(or $(ARGS),tests/native) || exit 1; done
+
+emulate: $(DEV_READY) ## run AVX-512 and AMX code on an emulator (BOCHS=.../bochs KERNEL=.../vmlinuz, CXX=clang++-19)
+	@test -x "$(BOCHS)" -a -r "$(KERNEL)" || { echo "make: emulate needs BOCHS=.../bochs and KERNEL=.../vmlinuz that exist: docs/performance.md" >&2; exit 2; }
+	@BIN=$(BIN) sh tools/native-build.sh "emulate-$(notdir $(CXX))" -DCMAKE_CXX_COMPILER="$(CXX)"
+	@$(BIN)/python tools/emulator/run.py --bochs "$(BOCHS)" --kernel "$(KERNEL)" --compiler "$(CXX)" \
+	  --core "build/emulate-$(notdir $(CXX))" $(ARGS)
 
 format: $(DEV_READY) ## format and sort the code
 	@$(BIN)/ruff check --fix .
