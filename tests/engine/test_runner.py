@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,3 +140,21 @@ def test_a_longer_answer_than_its_blocks_were_for() -> None:
     tables.write(0, [9, 1])
     assert tables.array.tolist()[0] == [9, 1, -1, -1]
     assert tables.array.format == "i"
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_more_blocks_than_the_context_has_are_refused_and_harm_no_other_row(row: int) -> None:
+    tables = _BlockTables(2, 2)
+    neighbour = [7, 8]
+    tables.write(1 - row, neighbour)
+    blocks = [1, 2]
+    tables.write(row, blocks)
+    blocks.append(3)
+    with pytest.raises(ValueError, match="needs 3 blocks, but the context has 2"):
+        tables.write(row, blocks)
+    with pytest.raises(ValueError, match="needs 4 blocks, but the context has 2"):
+        tables.write(row, [4, 5, 6, 9])
+    tables.write(1 - row, neighbour)
+    assert tables.array.tolist()[1 - row] == [7, 8]
+    tables.write(row, [9])
+    assert tables.array.tolist()[row] == [9, -1]

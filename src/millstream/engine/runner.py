@@ -213,11 +213,14 @@ class _BlockTables:
         self._lengths = [0] * rows
 
     def write(self, row: int, blocks: list[int]) -> None:
-        """A sequence's list of blocks only grows; another one is another list."""
+        """A sequence's list of blocks only grows; another one is another list. Raises ValueError if it is too long:
+        the row ends where the next begins."""
         length, count = self._lengths[row], len(blocks)
         same = self._lists[row] is blocks
         if same and length == count:
             return
+        if count > self._width:
+            raise ValueError(f"a sequence needs {count} blocks, but the context has {self._width}")
         begin = row * self._width
         if not same:
             if count < length:
