@@ -18,6 +18,7 @@ from millstream.bench.plan import Case, Plan
 from millstream.bench.run import Options, run_benchmark
 from millstream.cli.bench import bench
 from millstream.cli.errors import CliError
+from support.tiny_models import TinyShape, build_tiny_model
 
 app = typer.Typer(callback=lambda: None)
 app.add_typer(bench, name="bench")
@@ -153,6 +154,17 @@ def test_a_plan_beyond_the_context_is_refused(model: Path, tmp_path: Path) -> No
     result = invoke(str(model), "--plan", str(path))
     assert isinstance(result.exception, CliError)
     assert "513" in result.exception.message
+
+
+@pytest.mark.parametrize("context", [1, 40, 64])
+def test_a_model_with_a_tiny_context_is_measured(tmp_path: Path, context: int) -> None:
+    """The first generation, which no plan names, is no longer than the context."""
+    model = build_tiny_model(tmp_path / "short.gguf", types="Q8_0", shape=TinyShape(context=context))
+    report = run_benchmark(model, Options(threads=1, extras=False, plan=Plan([])))
+    assert report.results.rates == {}
+    if context > 1:
+        plan = Plan([Case("check", "check", 1, [[[1] * (context - 1)]])])
+        assert len(run_benchmark(model, Options(threads=1, extras=False, plan=plan)).results.check_ids) == 1
 
 
 def test_token_ids_outside_the_vocabulary_are_refused(model: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the model begins to load before what measures it is importe
 _LEAST_SEQUENCES = 16
 """The engine has room for so many, whatever the plan runs."""
 _FIRST_PROMPT = 64
-"""Tokens of the prompt of the first generation, which makes one more."""
+"""Tokens of the prompt of the first generation, which makes one more; fewer if the context is shorter."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ def run_benchmark(path: Path, options: Options, *, on_stage: Callable[[str], Non
     loaded = time.time()
     from millstream.bench.engine import run_plan, run_together
 
-    run_together(core, [[100 % info.vocab_size] * _FIRST_PROMPT], 1)
+    run_together(core, [[100 % info.vocab_size] * max(min(_FIRST_PROMPT, info.context_length - 1), 1)], 1)
     first_token = time.time()
     extras = overhead = structured = bandwidth = server = None
     if options.extras:
