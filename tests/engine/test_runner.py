@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from millstream.engine.protocol import SamplingParams, TokenRequest
 from millstream.engine.runner import NativeRunner, _BlockTables
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
+from millstream.scheduler.sequence import Sequence
 
 VOCABULARY = 64
 BLOCKS = 12
@@ -59,6 +61,26 @@ class Fresh:
     def execute(self, chunks: list[Chunk]) -> Sampled:
         sampled: Sampled = self._make().execute(chunks)
         return sampled
+
+
+class LateConstraint:
+    """Its mask takes a while."""
+
+    finished = False
+    error = None
+
+    def __init__(self) -> None:
+        self.written = False
+
+    def mask(self, out: Any) -> None:
+        time.sleep(0.05)
+        self.written = True
+
+    def forced(self) -> int | None:
+        return None
+
+    def advance(self, token: int) -> None:
+        pass
 
 
 requests = st.lists(
@@ -158,3 +180,24 @@ def test_more_blocks_than_the_context_has_are_refused_and_harm_no_other_row(row:
     assert tables.array.tolist()[1 - row] == [7, 8]
     tables.write(row, [9])
     assert tables.array.tolist()[row] == [9, -1]
+
+
+@pytest.mark.parametrize("name", ["sampling.SamplingBatch", "runner.SampleOutput"])
+def test_a_step_that_cannot_begin_leaves_no_mask_behind_that_is_still_written(name: str) -> None:
+    """Its chunks are tried one by one after that: their masks would be written from two sides."""
+    runner = NativeRunner(
+        Recorder(),  # type: ignore[arg-type]
+        vocab_size=VOCABULARY,
+        hidden_size=1,
+        step_tokens=4,
+        max_sequences=1,
+        max_rows=1,
+        max_blocks=1,
+    )
+    constraint = LateConstraint()
+    request = TokenRequest(id="1", prompt=[1], max_tokens=1, sampling=SamplingParams())
+    sequence = Sequence(request, 1, constraint)
+    sequence.blocks = [0]
+    with patch(f"millstream.engine.{name}", side_effect=ValueError("no")), pytest.raises(ValueError, match="no"):
+        runner.execute([Chunk(sequence, start=0, count=1, sample=True)])
+    assert constraint.written

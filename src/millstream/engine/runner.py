@@ -86,39 +86,32 @@ class NativeRunner:
     def _execute_any(self, chunks: list[Chunk]) -> Sampled:
         self._steady = None
         total = self._place(chunks)
+        hidden, scoring = self._hidden(chunks), _scoring(chunks)
         sampling = [SampledRow(chunk.sequence, chunk.draft[:ahead]) for chunk in chunks for ahead in range(chunk.rows)]
         sequences = [each.sequence for each in sampling]
         rows = len(sampling)
         masked = self._masks.begin(sequences)
-        batch = self._sampling.fill(sampling, self._masks)
-        out = SampleOutput(
-            tokens=self._out_tokens[:rows],
-            logprobs=self._out_logprobs[:rows],
-            top_ids=int_rows(self._top_ids, MAX_LOGPROBS)[:rows],
-            top_logprobs=float_rows(self._top_logprobs, MAX_LOGPROBS)[:rows],
-        )
-        arguments = _StepArguments(
-            self._tokens[:total],
-            self._starts[: len(chunks) + 1],
-            self._positions[: len(chunks)],
-            self._tables.array[: len(chunks)],
-            self._rows[:rows],
-            None if masked else batch,
-            None if masked else out,
-        )
-        hidden = self._hidden(chunks)
-        scoring = _scoring(chunks)
-        begun = time.perf_counter()
         try:
+            batch, out = self._sampling.fill(sampling, self._masks), self._output(rows)
+            arguments = _StepArguments(
+                self._tokens[:total],
+                self._starts[: len(chunks) + 1],
+                self._positions[: len(chunks)],
+                self._tables.array[: len(chunks)],
+                self._rows[:rows],
+                None if masked else batch,
+                None if masked else out,
+            )
             scores = scoring.arrays() if scoring is not None else None
+            begun = time.perf_counter()
             self._model.step(
                 *arguments,
                 hidden_rows=None if hidden is None else hidden.rows,
                 hidden=None if hidden is None else hidden.states,
                 scores=scores,
             )
-        finally:
             self._native_seconds += time.perf_counter() - begun
+        finally:  # whatever happened, nobody may still write masks when the next step begins
             self._masks.finish()
         if masked:
             begun = time.perf_counter()
@@ -134,6 +127,15 @@ class NativeRunner:
             sampled.logprobs,
             hidden=[] if hidden is None else hidden.results(),
             scores=[] if scoring is None else scoring.results(),
+        )
+
+    def _output(self, rows: int) -> SampleOutput:
+        """Where the core writes what it samples for so many rows."""
+        return SampleOutput(
+            tokens=self._out_tokens[:rows],
+            logprobs=self._out_logprobs[:rows],
+            top_ids=int_rows(self._top_ids, MAX_LOGPROBS)[:rows],
+            top_logprobs=float_rows(self._top_logprobs, MAX_LOGPROBS)[:rows],
         )
 
     def _sampled(self, sequences: list[Sequence]) -> Sampled:
