@@ -8,8 +8,8 @@ import msgspec
 class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds.
 
-    ``step_deadline``: an engine that has work and says nothing for this long is hung, whatever it does; it must be
-    longer than the longest step. ``step_floor``: once steps have been measured, silence that is long beside them is
+    ``step_deadline``: an engine that has work, says nothing for this long, and whose step does not get on meanwhile is
+    hung. ``step_floor``: once steps have been measured, silence that is long beside them is
     enough, but never less than this. ``starved_deadline``: one that the machine keeps from running is given this long.
     ``start_deadline``: the model must be loaded within, when the process is started
     again.
