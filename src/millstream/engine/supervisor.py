@@ -133,12 +133,12 @@ class Supervisor:
             )
 
     def _handle(self, event: Event) -> None:
-        self._worked = True
         if isinstance(event, Progress):
             if event.mark != self._progress:
                 self._watchdog.heard()
             self._progress = event.mark
             return
+        self._worked = True
         if not isinstance(event, StatsReply):  # it comes from another thread than the steps, which may hang
             self._watchdog.heard()
         self._measure(event)
