@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,8 +158,13 @@ def test_limits_that_make_no_sense(limits: dict[str, int]) -> None:
 
 
 def active_isa(level: str) -> subprocess.CompletedProcess[str]:
-    program = "from millstream.native import _core; print(_core.active_isa())"
-    env = {**os.environ, "MILLSTREAM_ISA": level}
+    program = """if True:
+        from support.other_core import use_other_core
+        use_other_core()
+        from millstream.native import _core
+        print(_core.active_isa())
+    """
+    env = {**os.environ, "MILLSTREAM_ISA": level, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
 
 
