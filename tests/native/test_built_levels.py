@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shlex
 import shutil
@@ -13,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from native.compiler import COMPILER
+
 ROOT = Path(__file__).parents[2]
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
 
 pytestmark = [
     pytest.mark.slow,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "millstream" / "native" / "src"
+from native.compiler import COMPILER, SOURCES
+
 PROGRAM = Path(__file__).parent / "detected_levels.cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no C++ compiler"),

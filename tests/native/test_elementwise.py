@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
@@ -10,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "millstream" / "native" / "src"
+from native.compiler import COMPILER, HAS_AVX2, KERNEL_FLAGS, SOURCES
+
 PROGRAM = Path(__file__).parent / "elementwise.cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
-FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
-CPU = Path("/proc/cpuinfo")
-HAS_AVX2 = CPU.exists() and {"fma", "avx2", "f16c"} <= set(CPU.read_text().split())
+FLAGS = [*KERNEL_FLAGS, "-O1"]
 
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 EMULATED = ["-DMILLSTREAM_EMULATE"]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "millstream" / "native" / "src"
+from native.compiler import COMPILER, KERNEL_FLAGS, SOURCES
+
 LEVELS = Path(__file__).parent / "emulated_levels.cpp"
 ATTENTION = Path(__file__).parent / "emulated_attention.cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
-FLAGS = ["-std=c++20", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 
 KERNELS = ("generic", "avx512", "amx")
 
@@ -39,7 +37,7 @@ def _object(source: Path, sources: Path, folder: Path, *, emulated: bool) -> Pat
     found = folder / f"{source.stem}.o"
     if not found.exists():
         extra = ["-O0", "-DMILLSTREAM_EMULATE"] if emulated else ["-O1"]  # they take longer to compile than to run
-        command = [COMPILER, *FLAGS, *extra, f"-I{sources}", "-c", str(source), "-o", str(found)]
+        command = [COMPILER, *KERNEL_FLAGS, *extra, f"-I{sources}", "-c", str(source), "-o", str(found)]
         subprocess.run(command, check=True, timeout=300)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
@@ -10,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "millstream" / "native" / "src"
+from native.compiler import COMPILER, HAS_AVX2, KERNEL_FLAGS, SOURCES
+
 PROGRAM = Path(__file__).parent / "fused.cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
-FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
-CPU = Path("/proc/cpuinfo")
-HAS_FMA = CPU.exists() and {"fma", "avx2", "f16c"} <= set(CPU.read_text().split())
+FLAGS = [*KERNEL_FLAGS, "-O1"]
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
@@ -38,7 +35,7 @@ def test_without_hardware_it_is_rounded_once(flags: list[str], tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_FMA, reason="the processor has no FMA")
+@pytest.mark.skipif(not HAS_AVX2, reason="the processor has no FMA")
 def test_the_hardware_has_the_same_bits(tmp_path: Path) -> None:
     done = compare(tmp_path, ["-mavx2", "-mfma", "-mf16c"])
     assert done.returncode == 0, done.stdout

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "millstream" / "native" / "src"
+from native.compiler import COMPILER, SOURCES
+
 PROGRAM = Path(__file__).parent / "threads.cpp"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
 FLAGS = ["-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")

@@ -35,31 +35,23 @@ LANES I16x32 pair_sums(I32x16 v) {
     return sums;
 }
 
-// to[..] = a and b, which have kPart integers in 128 bits.
-template <int kPart, class From, class To>
-LANES void pack_lanes(From a, From b, To* to) {
+// a and b, which have kPart integers in 128 bits, as integers To.
+template <class To, int kPart, class Packed, class From>
+LANES Packed pack_lanes(From a, From b) {
     constexpr int largest = (1 << (8 * sizeof(To) - 1)) - 1;
+    To to[8 * kPart];
     for (int i = 0; i < 8 * kPart; ++i) {
         const int32_t x = (i / kPart % 2 ? b : a)[i / (2 * kPart) * kPart + i % kPart];
         to[i] = static_cast<To>(x > largest ? largest : x < -largest - 1 ? -largest - 1 : x);
     }
+    Packed packed;
+    static_assert(sizeof packed == sizeof to);
+    __builtin_memcpy(&packed, to, sizeof packed);
+    return packed;
 }
 
-LANES I32x16 pack_ints(IW a, IW b) {
-    int16_t packed[32];
-    pack_lanes<4>(a, b, packed);
-    I32x16 v;
-    __builtin_memcpy(&v, packed, sizeof v);
-    return v;
-}
-
-LANES IW pack_words(I32x16 a, I32x16 b) {
-    int8_t packed[64];
-    pack_lanes<8>(a, b, packed);
-    IW v;
-    __builtin_memcpy(&v, packed, sizeof v);
-    return v;
-}
+LANES I32x16 pack_ints(IW a, IW b) { return pack_lanes<int16_t, 4, I32x16>(a, b); }
+LANES IW pack_words(I32x16 a, I32x16 b) { return pack_lanes<int8_t, 8, IW>(a, b); }
 
 LANES IW nearest_ints(FW v) {
     IW n{};
