@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,15 +62,27 @@ def test_the_file_of_the_edit_is_one() -> None:
 
 
 def test_an_answer_of_a_server_is_measured_after_its_first_token() -> None:
+    readings = iter([(10.0, 3.0), (12.5, 4.0)])
+    said: list[str] = []
+    when: list[int] = []
+
     def script(request: Request) -> Iterable[Step]:
         assert request.messages[-1].content == "Copy this."
         usage = Usage(prompt_tokens=5, completion_tokens=4, drafted_tokens=3, accepted_tokens=2)
-        return [Start(prompt_tokens=5), 0.3, Content("a"), 0.2, Content("bcd"), Finish("stop", usage)]
+        yield from (Start(prompt_tokens=5), 0.1)
+        for text in ("a", "bcd"):
+            said.append(text)
+            yield Content(text)
+        yield Finish("stop", usage)
+
+    def meter() -> tuple[float, float]:
+        when.append(len(said))
+        return next(readings)
 
     with serving(ScriptedProvider(script)) as live:
-        server = _Server(live.port, os.getpid(), "key", "key")
+        server = _Server(live.port, "key", "key", meter=meter)
         text, found = server.answer("Copy this.", speculation=False)
     assert text == "abcd"
-    assert (found.tokens, found.accepted) == (4, 2)
-    assert found.seconds >= 0.2
-    assert found.processor > 0
+    assert found == Answer(tokens=4, accepted=2, seconds=2.5, processor=1.0)
+    assert when[0] >= 1
+    assert when[1] == 2

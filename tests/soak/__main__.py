@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--requests", type=int, default=640)
     parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--calm", type=int, default=320, help="requests after the kills, for the memory")
+    parser.add_argument("--calm", type=int, default=240, help="requests after the kills, twice, for the memory")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=1800, help="seconds after which it is given up")
     options = parser.parse_args()

@@ -2,9 +2,9 @@
 
 A set of requests is answered one by one first. In the storm, clients ask them again in any order, streamed and not, on
 every surface; some leave in the middle, some stop reading for a while, some send what is no request; and the engine
-process is killed. Every answer that was read to its end must be the one of the quiet run, and what was read by those
-who left must be its beginning. Then it blows again without kills: the processes are the same before and after, and must
-not have grown.
+process is killed, each time in the middle of an answer. Every answer that was read to its end must be the one of the
+quiet run, and what was read by those who left must be its beginning. Then it blows twice more without kills: the
+processes are the same before and after the second, and must not have grown.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard it blows: ``requests`` from ``clients`` at once, with ``kills`` spread over them, and ``calm`` more
-    without."""
+    """How hard it blows: ``requests`` from ``clients`` at once, with ``kills`` spread over them, and twice ``calm``
+    more without."""
 
     clients: int
     requests: int
@@ -81,7 +81,7 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
 
 class Report(msgspec.Struct):
     """What happened. ``faults``: what must not. ``resumed``: sequences that went on after a kill. ``rss_before``: after
-    the quiet run; ``rss_storm``: after the kills; ``rss_calm``: at the end."""
+    the quiet run; ``rss_storm``: after the kills and the first calm requests; ``rss_calm``: at the end."""
 
     ends: Counter[str]
     faults: list[str]
@@ -94,7 +94,7 @@ class Report(msgspec.Struct):
 
 
 def asks(model: str, storm: Storm) -> list[Ask]:
-    """The requests: short and long prompts, few and many tokens, seeds, several choices, priorities."""
+    """The requests: prompts and answers of several lengths, seeds, choices, priorities; the last has a long answer."""
     chance = random.Random(storm.seed)
     words = ["river", "stone", "seven", "light", "under", "count", "the", "a", "of", "green"]
     found = []
@@ -116,7 +116,13 @@ def asks(model: str, storm: Storm) -> list[Ask]:
         else:
             body |= {"prompt": text, "max_tokens": most, "seed": index, "n": chance.choice((1, 3))}
         found.append(Ask(surface, body))
-    return found
+    return [*found, long_answer(model)]
+
+
+def long_answer(model: str) -> Ask:
+    """A request whose answer is sure to go on for a while, even of a small model."""
+    body = {"model": model, "prompt": "On and on", "max_tokens": 400, "min_tokens": 400, "ignore_eos": True, "seed": 1}
+    return Ask("completions", body)
 
 
 def long_body(ask: Ask, begin: str, words: int) -> dict[str, Any]:
@@ -138,9 +144,12 @@ async def run(server: Served, model: str, storm: Storm) -> Report:
             if answer.get("finish") not in ("stop", "length") and "texts" not in answer:
                 report.faults.append(f"quiet {ask.surface}: {answer}")
         await _Clients(server, http, wanted, quiet, storm, report).run()
-        report.restarts = await _settled(server, report)
-        report.rss_storm = memory(server)
+        await _settled(server, report)
+        # The engine of the last kill is new: its first storm takes it to where it is to stay.
         calm = msgspec.structs.replace(storm, requests=storm.calm, kills=0, seed=storm.seed + 1)
+        await _Clients(server, http, wanted, quiet, calm, report).run()
+        await _settled(server, report)
+        report.rss_storm = memory(server)
         await _Clients(server, http, wanted, quiet, calm, report).run()
         report.restarts = await _settled(server, report)
         report.rss_calm = memory(server)
@@ -169,6 +178,7 @@ class _Clients:
         storm: Storm,
         report: Report,
     ) -> None:
+        """``quiet``: the answers to ``wanted``, the last of which is long enough to kill the engine in it."""
         self._server = server
         self._http = http
         self._wanted = wanted
@@ -184,18 +194,28 @@ class _Clients:
         await killer
 
     async def _kill(self) -> None:
-        """Kill the engine at even distances of the storm."""
+        """Kill the engine at even distances of the storm, each time in the middle of an answer."""
         storm = self._storm
         for k in range(storm.kills):
             due = storm.requests * (storm.kills - k) // (storm.kills + 1)
             while self._left > due:  # noqa: ASYNC110  (what is awaited is the progress of others)
                 await asyncio.sleep(0.02)
-            for _ in range(600):
-                try:
+            answer = await self._killed_in(self._wanted[-1])
+            while answer.get("status") == 429:
+                await asyncio.sleep(0.1)
+                answer = await self._killed_in(self._wanted[-1])
+            if answer != self._quiet[-1]:
+                self._report.faults.append(f"after a kill: {answer} instead of {self._quiet[-1]}")
+
+    async def _killed_in(self, ask: Ask) -> dict[str, Any]:
+        """The answer to a request; the engine is killed when it begins."""
+        async with self._http.stream("POST", ask.path, json={**ask.body, "stream": True}) as answer:
+            pieces = []
+            async for piece in answer.aiter_raw():
+                if not pieces and answer.status_code == 200:
                     os.kill(self._server.engine_pid(), signal.SIGKILL)
-                    break
-                except (ValueError, ProcessLookupError):  # it is between two processes
-                    await asyncio.sleep(0.1)
+                pieces.append(piece)
+        return _told(ask, answer.status_code, b"".join(pieces), stream=answer.status_code == 200)
 
     async def _client(self, number: int) -> None:
         chance = random.Random(1000 * self._storm.seed + number)

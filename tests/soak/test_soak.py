@@ -21,9 +21,9 @@ def check(report: Report, storm: Storm) -> None:
     """What must be true after any storm."""
     assert report.faults == []
     assert report.restarts == storm.kills
-    assert sum(report.ends.values()) - report.ends["told to come back"] == storm.requests + storm.calm
+    assert sum(report.ends.values()) - report.ends["told to come back"] == storm.requests + 2 * storm.calm
     assert report.ends["left, but is not let go"] == 0
-    assert report.resumed > 0  # not for every kill: one may come when nobody is being answered
+    assert report.resumed >= storm.kills
     assert report.rss_storm["api"] < report.rss_before["api"] + GROWTH
     for name, before in report.rss_storm.items():
         assert report.rss_calm[name] < before + FLAT, (name, report.rss_storm, report.rss_calm)
@@ -31,7 +31,7 @@ def check(report: Report, storm: Storm) -> None:
 
 @pytest.mark.slow
 async def test_a_short_storm(tmp_path: Path) -> None:
-    storm = Storm(clients=16, requests=90, kills=2, calm=40, long_prompt=60, max_tokens=40)
+    storm = Storm(clients=16, requests=90, kills=2, calm=30, long_prompt=60, max_tokens=40)
     model = build_tiny_model(tmp_path / "tiny.gguf")
     with serve(model, "--max-batch", "8", "--max-queue", "12", "--model-name", "tiny") as server:
         report = await run(server, "tiny", storm)

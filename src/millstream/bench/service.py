@@ -88,9 +88,10 @@ def run_service_benchmark(
 class _Server:
     """The HTTP side of a server on this machine."""
 
-    def __init__(self, port: int, pid: int, interactive: str, other: str) -> None:
-        """``interactive`` and ``other``: two keys; long prompts come with the latter."""
-        self._port, self._pid = port, pid
+    def __init__(self, port: int, interactive: str, other: str, *, meter: Callable[[], tuple[float, float]]) -> None:
+        """``interactive`` and ``other``: two keys; long prompts come with the latter. ``meter``: the seconds of the
+        clock, and those of the server's processor time."""
+        self._port, self._meter = port, meter
         self._key, self._other = interactive, other
         (card,) = json.loads(b"".join(self._lines("GET", "/v1/models", None)))["data"]
         self._model, self._context = str(card["id"]), int(card["context_length"])
@@ -142,17 +143,13 @@ class _Server:
             usage = frame.get("usage") or usage
             text += "".join(choice["delta"].get("content") or "" for choice in frame["choices"])
             if begun is None and text:
-                begun = time.perf_counter(), self._processor_seconds()
+                begun = self._meter()
         tokens = usage.get("completion_tokens", 0)
         if begun is None or tokens < 2:
             raise BenchError("the model gave no answer that could be measured")
         accepted = usage["completion_tokens_details"].get("accepted_prediction_tokens", 0)
-        seconds, processor = time.perf_counter() - begun[0], self._processor_seconds() - begun[1]
-        return text, Answer(tokens, accepted, seconds, processor)
-
-    def _processor_seconds(self) -> float:
-        """Of the server's process and its engines'."""
-        return sum(cpu_seconds(pid) for pid in (self._pid, *children(self._pid)))
+        seconds, processor = self._meter()
+        return text, Answer(tokens, accepted, seconds - begun[0], processor - begun[1])
 
     def _lines(self, method: str, path: str, body: dict[str, Any] | None, *, key: str | None = None) -> Iterator[bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=1800)
@@ -168,6 +165,11 @@ class _Server:
             raise BenchError(f"the connection broke: {error}") from None
         finally:
             connection.close()
+
+
+def _meter(pid: int) -> tuple[float, float]:
+    """Seconds of the clock, and of the processor in a server's process and its engines'."""
+    return time.perf_counter(), sum(cpu_seconds(process) for process in (pid, *children(pid)))
 
 
 def _prompt(chance: random.Random, words: int) -> str:
@@ -191,7 +193,7 @@ def _serving(path: Path) -> Iterator[_Server]:
                 watchdog.cancel()
                 if ready is None:
                     raise BenchError(f"the server did not start: {line}")
-                yield _Server(int(ready[1]), process.pid, interactive, other)
+                yield _Server(int(ready[1]), interactive, other, meter=lambda: _meter(process.pid))
             finally:
                 watchdog.cancel()
                 process.send_signal(signal.SIGINT)
