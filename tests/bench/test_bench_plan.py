@@ -24,6 +24,9 @@ def test_a_plan_of_the_harness_is_read(tmp_path: Path) -> None:
     assert plan.cases[0].longest == 66
 
 
+CASE = '{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[1]]]}'
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -33,6 +36,7 @@ def test_a_plan_of_the_harness_is_read(tmp_path: Path) -> None:
         ('{"cases": [{"name": "a", "kind": "decode", "new_tokens": 0, "reps": []}]}', "new_tokens"),
         ('{"cases": [{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[]]]}]}', "reps"),
         ('{"cases": [{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[-1]]]}]}', "reps"),
+        (f'{{"cases": [{CASE}, {CASE.replace("1", "2")}]}}', "2 cases have the name 'a'"),
     ],
 )
 def test_a_malformed_plan_is_refused_with_the_place(tmp_path: Path, text: str, reason: str) -> None:

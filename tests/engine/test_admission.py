@@ -1,7 +1,8 @@
+import msgspec
 import pytest
 
 from millstream.engine.admission import check_request
-from millstream.engine.protocol import SamplingParams, TokenRequest
+from millstream.engine.protocol import SamplingParams, ThinkingBudget, TokenRequest
 
 
 def request(max_tokens: int, **options: str | int) -> TokenRequest:
@@ -24,3 +25,10 @@ def test_scores_are_within_bounds(fields: dict[str, int]) -> None:
 def test_ids_outside_the_vocabulary_are_named() -> None:
     with pytest.raises(ValueError, match="prompt has a token outside the vocabulary of 1"):
         check_request(request(1), vocab_size=1)
+
+
+@pytest.mark.parametrize(("limit", "close", "spelled"), [(-1, "x", [0]), (1, "", [0]), (1, "x", [])])
+def test_a_budget_for_reasoning_has_a_size_and_an_end(limit: int, close: str, spelled: list[int]) -> None:
+    asked = msgspec.structs.replace(request(1), thinking=ThinkingBudget(limit, close, spelled))
+    with pytest.raises(ValueError, match="a budget for reasoning"):
+        check_request(asked, vocab_size=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -65,11 +66,15 @@ class Plan(msgspec.Struct, frozen=True):
 def read_plan(path: Path) -> Plan:
     """The plan in a JSON file. Raises `BenchError` if there is none or it is malformed."""
     try:
-        return msgspec.json.decode(read_small(path, _MOST_BYTES), type=Plan)
+        plan = msgspec.json.decode(read_small(path, _MOST_BYTES), type=Plan)
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise BenchError(f"{path}: {error}") from None
+    for name, times in Counter(case.name for case in plan.cases).items():
+        if times > 1:
+            raise BenchError(f"{path}: {times} cases have the name {name!r}; results are told apart by their names")
+    return plan
 
 
 def standard_plan(*, vocab_size: int, context_length: int, quick: bool = False) -> Plan:

@@ -29,7 +29,6 @@ from millstream.hosting.pulls import Pulls
 from millstream.models.errors import ModelFileError
 from millstream.models.loader import ModelFile, load_model_file
 from millstream.models.shelf import name_of
-from millstream.scheduler.drafts import most_rows
 
 if TYPE_CHECKING:
     from millstream.models.assets import ModelAssets
@@ -213,7 +212,7 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
     with load_model_file(source.path) as model:
         config = msgspec.structs.replace(config, kv_bytes=_kv_bytes(model, options))
         require_room(
-            memory_need(model, max_rows=most_rows(config.max_sequences), kv_type=config.kv_type),
+            memory_need(model, max_rows=config.max_rows, kv_type=config.kv_type),
             context_length=options.context_length or model.spec.context_length,
             kv_bytes=config.kv_bytes,
             free_bytes=free_bytes,

@@ -20,7 +20,6 @@ from millstream.models.ggml import TENSOR_TYPES
 from millstream.models.loader import ModelFile, load_model_file
 from millstream.models.shelf import name_of, shelf
 from millstream.pipeline.dialect import Dialect
-from millstream.scheduler.drafts import most_rows
 
 
 class Quantisation(msgspec.Struct):
@@ -84,7 +83,7 @@ def describe(path: Path) -> ModelFacts:
     dialect = Dialect(assets.template, assets.tokenizer)
     with load_model_file(path) as model:
         spec, file = model.spec, model.file
-        need = memory_need(model, max_rows=most_rows(_config(path).max_sequences))
+        need = memory_need(model, max_rows=_config(path).max_rows)
         known = next((each for each in shelf(path.parent).values() if each.path == path), None)
         return ModelFacts(
             name=name_of(path),

@@ -34,6 +34,8 @@ def check_request(request: TokenRequest, vocab_size: int) -> None:
         _check_ids("thinking", request.thinking.tokens, vocab_size)
         if not request.thinking.tokens or not request.thinking.close:
             raise ValueError("a budget for reasoning needs what closes it")
+        if request.thinking.limit < 0:
+            raise ValueError("a budget for reasoning cannot be negative")
     _check_sampling(request.sampling, vocab_size)
 
 

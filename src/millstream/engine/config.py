@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from millstream.scheduler.drafts import most_rows
+
 KvType = Literal["f16", "int8"]
 Activations = Literal["int12", "int8"]
 
@@ -33,3 +35,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_sequences: int = 64
     max_waiting: int = 256
     prefix_cache: bool = True
+
+    @property
+    def max_rows(self) -> int:
+        """Rows that a step samples at most."""
+        return most_rows(self.max_sequences)

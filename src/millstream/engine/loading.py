@@ -17,7 +17,6 @@ from millstream.engine.protocol import EngineInfo
 from millstream.engine.sizing import available_memory, plan_kv, token_cost
 from millstream.models.loader import ModelFile, build_native, load_model_file
 from millstream.native import BLOCK_SIZE, Model, active_isa, strings_end
-from millstream.scheduler.drafts import most_rows
 
 if TYPE_CHECKING:
     from millstream.engine.core import EngineCore
@@ -65,7 +64,7 @@ def build_core(model_file: ModelFile, config: EngineConfig) -> tuple[EngineCore,
         hidden_size=spec.hidden,
         step_tokens=config.step_tokens,
         max_sequences=config.max_sequences,
-        max_rows=most_rows(config.max_sequences),
+        max_rows=config.max_rows,
         max_blocks=-(-context // BLOCK_SIZE),
     )
     info = EngineInfo(
@@ -88,7 +87,7 @@ def build_core(model_file: ModelFile, config: EngineConfig) -> tuple[EngineCore,
 
 def _plan(model_file: ModelFile, config: EngineConfig) -> tuple[int, int]:
     """Blocks of the KV cache, and the context length."""
-    need = memory_need(model_file, max_rows=most_rows(config.max_sequences), kv_type=config.kv_type)
+    need = memory_need(model_file, max_rows=config.max_rows, kv_type=config.kv_type)
     memory = available_memory() if config.memory_bytes is None else config.memory_bytes
     return plan_kv(
         model_file.spec,
@@ -105,7 +104,7 @@ def _build(model_file: ModelFile, config: EngineConfig, blocks: int) -> Model:
         model_file,
         kv_blocks=blocks,
         max_tokens=config.step_tokens,
-        max_rows=most_rows(config.max_sequences),
+        max_rows=config.max_rows,
         threads=config.threads,
         kv_type=config.kv_type,
         activations=config.activations,

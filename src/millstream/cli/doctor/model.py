@@ -85,9 +85,8 @@ def _memory(model: ModelFile) -> Finding:
     from millstream.engine.config import EngineConfig
     from millstream.engine.memory import memory_need
     from millstream.engine.sizing import available_memory
-    from millstream.scheduler.drafts import most_rows
 
-    rows = most_rows(EngineConfig(model_path="", model_name="").max_sequences)
+    rows = EngineConfig(model_path="", model_name="").max_rows
     need, free, context = memory_need(model, max_rows=rows), available_memory(), model.spec.context_length
     least, room = need.least(context, None), free - need.weights - need.working
     text = f"at least {size(least)} are needed, {size(free)} are free; {size(need.token)} of KV cache per token"

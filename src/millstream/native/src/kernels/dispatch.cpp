@@ -72,15 +72,16 @@ bool tiles_permitted() {
 
 Levels find_levels(const Processor& processor, bool (*permitted)()) {
     Levels found;
-    const auto add = [&](const char* name, const Kernels* level, Obstacle obstacle) {
+    // A level that is not built is not looked for: nobody is asked to permit its use.
+    const auto add = [&](const char* name, const Kernels* level, auto obstacle_to) {
+        const Obstacle obstacle = level ? obstacle_to() : "this build lacks it";
         if (!obstacle) found.items.push_back(level);
         else found.refused.emplace_back(name, obstacle);
     };
-    constexpr Obstacle not_built = "this build lacks it";
-    add("generic", &kGenericKernels, nullptr);
-    add("avx2", kAvx2, kAvx2 ? avx2_obstacle(processor) : not_built);
-    add("avx512", kAvx512, kEmulated ? nullptr : kAvx512 ? avx512_obstacle(processor) : not_built);
-    add("amx", kAmx, kEmulated ? nullptr : kAmx ? amx_obstacle(processor, permitted) : not_built);
+    add("generic", &kGenericKernels, [] { return Obstacle{}; });
+    add("avx2", kAvx2, [&] { return avx2_obstacle(processor); });
+    add("avx512", kAvx512, [&] { return kEmulated ? nullptr : avx512_obstacle(processor); });
+    add("amx", kAmx, [&] { return kEmulated ? nullptr : amx_obstacle(processor, permitted); });
     return found;
 }
 
