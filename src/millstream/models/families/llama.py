@@ -5,57 +5,28 @@ GGUF stores the rows of q and k permuted, so the rotation pairs neighbouring dim
 
 from __future__ import annotations
 
-from millstream.models.families.base import (
-    ATTENTION_BIASES,
-    ATTENTION_WEIGHTS,
-    GLOBAL_WEIGHTS,
-    MLP_WEIGHTS,
-    PRE_NORMS,
-    Family,
-)
+from millstream.models.families.base import Family
+from millstream.models.families.dense import DENSE_WEIGHTS, dense_spec
 from millstream.models.families.hyper import Hyper
 from millstream.models.families.rope import build_rope, divided, rope_factors
 from millstream.models.gguf import GGUFFile
-from millstream.models.spec import LayerSpec, ModelSpec
+from millstream.models.spec import ModelSpec, RopeSpec
 
 
 def build_spec(file: GGUFFile) -> ModelSpec:
     """Description of a model of architecture ``llama``. Raises `ModelFileError`."""
     hyper = Hyper(file)
-    heads = hyper.per_layer("attention.head_count")
-    kv_heads = hyper.per_layer("attention.head_count_kv", heads)
-    intermediate = hyper.per_layer("feed_forward_length")
-    head_dim = hyper.head_dim(heads)
-    rope_dim = hyper.rope_dim(head_dim)
-    rope = divided(
-        build_rope(hyper, style="interleaved", dim=rope_dim, base=hyper.positive("rope.freq_base", 10000.0)),
-        rope_factors(hyper, rope_dim),
-    )
-    return ModelSpec(
-        family="llama",
-        vocab_size=hyper.vocab_size(),
-        hidden=hyper.hidden,
-        context_length=hyper.context_length,
-        norm_eps=hyper.positive("attention.layer_norm_rms_epsilon"),
-        layers=tuple(
-            LayerSpec(
-                heads=heads[n],
-                kv_heads=kv_heads[n],
-                head_dim=head_dim,
-                intermediate=intermediate[n],
-                attention_scale=head_dim**-0.5,
-                rope=rope,
-                qkv_bias=f"blk.{n}.attn_q.bias" in file.tensors,
-            )
-            for n in range(hyper.layers)
-        ),
-        tied_output="output.weight" not in file.tensors,
-    )
+
+    def rope(dim: int) -> RopeSpec:
+        base = hyper.positive("rope.freq_base", 10000.0)
+        return divided(build_rope(hyper, style="interleaved", dim=dim, base=base), rope_factors(hyper, dim))
+
+    return dense_spec(hyper, rope=rope, qkv_bias=lambda n: f"blk.{n}.attn_q.bias" in file.tensors)
 
 
 FAMILY = Family(
     architecture="llama",
     build_spec=build_spec,
-    weights={**GLOBAL_WEIGHTS, **PRE_NORMS, **ATTENTION_WEIGHTS, **ATTENTION_BIASES, **MLP_WEIGHTS},
+    weights=DENSE_WEIGHTS,
     consumed=frozenset({"rope_freqs.weight"}),
 )
