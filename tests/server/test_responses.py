@@ -19,6 +19,7 @@ from millstream.server.sqlite_store import SqliteStore
 from millstream.server.store import StoreLimits
 from support.live import Live, serving
 from support.responses import events, kinds, legal
+from support.waiting import wait_until
 from support.wire import logprob
 
 FUNCTION: Any = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
@@ -330,21 +331,11 @@ def test_a_client_that_leaves_frees_its_place(live: Live) -> None:
         next(answer.iter_bytes())
     with live.client() as http:  # a later request is served while the other is being closed
         assert http.get("/health").status_code == 200
-    _eventually(lambda: live.provider.closed == 1)
+    wait_until(lambda: live.provider.closed == 1)
 
 
 def _body(**fields: Any) -> dict[str, Any]:
     return {"model": "tiny", "input": "hi", **fields}
-
-
-def _eventually(holds: Any) -> None:
-    import time
-
-    for _ in range(200):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 async def test_half_a_call_is_no_history(live: Live, client: AsyncOpenAI) -> None:
