@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +230,23 @@ async def test_the_limit_is_incomplete(live: Live, client: AsyncOpenAI) -> None:
 
 
 def test_silence_is_filled_with_events(live: Live) -> None:
-    live.provider.script = lambda request: [0.35, Content("a"), 0.25, Finish("stop", Usage(5, 1))]
-    raw = legal(post(live, stream=True).content)
+    raw = b""
+
+    def silent(times: int) -> Iterator[float]:
+        while raw.count(b"event: response.in_progress") < times:
+            yield 0.01
+
+    def script(request: Any) -> Iterator[Any]:
+        yield from silent(3)
+        yield Content("a")
+        yield from silent(4)
+        yield Finish("stop", Usage(5, 1))
+
+    live.provider.script = script
+    with live.client() as http, http.stream("POST", "/v1/responses", json=_body(stream=True)) as answer:
+        for part in answer.iter_bytes():
+            raw += part
+    legal(raw)
     assert kinds(raw).count("in_progress") > 2
     assert events(raw)[-1]["response"]["status"] == "completed"
 
