@@ -13,9 +13,9 @@ PATIENCE = 60.0
 """Seconds. A test whose product is right waits no longer than it needs."""
 
 
-def wait_until(true: Callable[[], T], what: str = "it never came true") -> T:
+def wait_until(true: Callable[[], T], what: str = "it never came true", *, seconds: float = PATIENCE) -> T:
     """What ``true()`` is once it is true. Raises `AssertionError` with ``what`` if it never is."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, what
         time.sleep(0.01)
