@@ -122,8 +122,8 @@ async def test_leaving_while_queued(tmp_path: Path) -> None:
         assert (await engine.stats()).generated_tokens == 5
 
 
-async def test_a_step_that_takes_long_leaves_questions_answered() -> None:
-    async with running("stuck") as engine:
+async def test_a_step_that_takes_long_leaves_questions_answered(tmp_path: Path) -> None:
+    async with gated(tmp_path / "count", steps=0) as (engine, _):
         stream = await engine.submit(request("a", 1))
         later = await engine.submit(request("b", 1))
         first = await until(engine, lambda stats: stats.running > 0, "busy")

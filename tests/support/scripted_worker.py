@@ -6,7 +6,6 @@
 |---|---|
 | plain, slow | obedient; slow takes 20 ms a step |
 | crawls | a step takes a second in which it gets on |
-| stuck | never ends a step |
 | broken, dies | sends why it cannot start; exits at once |
 | dies-at K... | the first process dies in its step K, the second in the next K, ...; later ones are obedient |
 | poison K | dies whenever a request with an id that begins with "poison" runs and has K tokens of output or more |
@@ -66,8 +65,6 @@ class Behaviour(ScriptedRunner):
             for _ in range(100):
                 time.sleep(0.01)
                 self.progress += 1
-        elif self.kind == "stuck":
-            time.sleep(3600)
         elif self.kind == "dies-at" and self.process < len(self.arguments):
             if step == int(self.arguments[self.process]):
                 die()
