@@ -56,4 +56,4 @@ def test_the_turn_completes(program: Program, served: Served, binaries: Path, sc
     assert ended.output.strip(), ended.errors[-3000:]
     assert counted(served, "prompt_tokens") > before["prompt_tokens"]
     assert counted(served, "generated_tokens") > before["generated_tokens"]
-    assert served.wait_idle()["status"] == "ok"
+    assert served.wait_idle()["status"] == "ready"

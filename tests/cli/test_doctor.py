@@ -271,7 +271,8 @@ def model_server() -> Iterator[int]:
         thread.join()
 
 
-def test_who_has_the_port(model_server: int) -> None:
+def test_who_has_the_port(model_server: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.cli.doctor.port._SECONDS", 60.0)
     (finding,) = check_port("127.0.0.1", model_server)
     assert finding.state == "problem"
     assert "taken by a server of tiny (Millstream)" in finding.text
@@ -279,7 +280,7 @@ def test_who_has_the_port(model_server: int) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        other.settimeout(0.01)
+        monkeypatch.setattr("millstream.cli.doctor.port._SECONDS", 0.5)
         (finding,) = check_port("127.0.0.1", other.getsockname()[1])
     assert "taken by another program" in finding.text
 

@@ -15,14 +15,17 @@ from cli.command import Result, millstream, one_error_line
 from millstream.cli.errors import CliError
 from millstream.cli.http import base_url
 from support.real_models import real_model
-from support.served import serve
+from support.served import Served, serve
 from support.tiny_models import build_tiny_model
 
 
 class Recorded(NamedTuple):
+    """``asked``: requests before the replay over HTTP, one of which was left."""
+
     folder: Path
     model: Path
     over_http: Result
+    asked: int
 
 
 def requests(model: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -53,12 +56,28 @@ def record(model: Path, folder: Path) -> Recorded:
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
             statuses = list(pool.map(ask, requests(name)))
         assert statuses == [200] * 10 + [404]
-        long = {"model": name, "prompt": "x", "stream": True, "max_tokens": 3000, "ignore_eos": True, "timeout": 50}
-        with client.stream("POST", f"{server.url}/v1/completions", json=long) as answer:
-            next(answer.iter_lines())  # and the client leaves
+        asked = len(statuses) + leave(server, client, name)
         server.wait_idle()
         over_http = millstream("replay", "--all", "-j", str(folder), "--url", f"{server.url}/v1/")
-    return Recorded(folder, model, over_http)
+    return Recorded(folder, model, over_http, asked)
+
+
+def leave(server: Served, client: httpx.Client, name: str) -> int:
+    """Leave in the midst of an answer, which an operator holds meanwhile; how often it was asked for until it could be
+    held before its end."""
+    long = {"model": name, "prompt": "x", "stream": True, "max_tokens": 3000, "ignore_eos": True, "timeout": 300}
+    admin = f"{server.url}/v1/admin/requests"
+    for attempt in range(1, 21):
+        with client.stream("POST", f"{server.url}/v1/completions", json=long) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            for view in client.get(admin).json()["data"]:
+                client.post(f"{admin}/{view['id']}/pause")
+            while views := client.get(admin).json()["data"]:
+                if views[0]["state"] == "paused":
+                    return attempt
+            assert list(lines)  # too late: it is read to its end
+    raise AssertionError("no answer could be held before its end")
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +104,9 @@ def test_an_engine_gives_the_same_again(recorded: Recorded) -> None:
 
 def test_one_is_found_by_the_beginning_of_its_id(recorded: Recorded) -> None:
     listed = millstream("journal", "list", "-j", str(recorded.folder), "--json").out.splitlines()
-    lines = [json.loads(line) for line in listed][:12]  # then come those of the replay by the server itself
-    assert len(lines) == 12
+    # Then come those of the replay by the server itself.
+    lines = [json.loads(line) for line in listed][: recorded.asked]
+    assert len(lines) == recorded.asked
     assert {line["surface"] for line in lines} == {"chat", "completions", "messages", "responses", "embeddings"}
     assert sum(not line["whole"] for line in lines) == 1
     chosen = next(line for line in lines if line["surface"] == "messages")

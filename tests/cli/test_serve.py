@@ -49,9 +49,9 @@ def test_ready_means_that_it_answers_and_ctrl_c_exits_0(server: tuple[subprocess
     assert match, (ready, child.stderr and child.stderr.read())
     name, url = match.groups()
     assert name == "tiny-llama"
-    assert [model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]] == [name]
+    assert [model["id"] for model in httpx.get(f"{url}/v1/models", timeout=60).json()["data"]] == [name]
     body = {"model": name, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "ignore_eos": True}
-    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()
     assert answer["usage"]["completion_tokens"] == 5
     assert answer["choices"][0]["finish_reason"] == "length"
     child.send_signal(signal.SIGINT)

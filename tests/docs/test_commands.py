@@ -64,6 +64,13 @@ def test_data_can_be_read(page: Path) -> None:
             tomllib.loads(block.text)
 
 
+def free_port() -> str:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
 class Reader:
     """Someone who follows the pages: a home, a folder, a shell and at most one server, which stays for the next page if
     that one starts the same."""
@@ -78,9 +85,7 @@ class Reader:
         self._home = folder / "home"
         self._server: subprocess.Popen[str] | None = None
         self._options = ""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = str(probe.getsockname()[1])
+        self._port = free_port()
 
     def follow(self, block: Block) -> None:
         """Run a block; fails with what it printed."""
@@ -127,11 +132,13 @@ class Reader:
         return done.stdout
 
     def _serve(self, options: str) -> None:
-        options = self._here(options.partition("#")[0])
+        options = options.partition("#")[0]
         if self._server is not None and options == self._options:
             return
         self.leave()
         self._options = options
+        self._port = free_port()  # of this moment: others take ports meanwhile
+        options = self._here(options)
         if "--port" not in options:
             options += f" --port {self._port}"
         log = self.folder.parent / "server.log"

@@ -43,7 +43,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         patch.dict(os.environ, {"MILLSTREAM_HOME": str(home)}),
         serve(real_model(DEFAULT_MODEL), str(other), "--kv-cache", "4096t") as server,
     ):
-        one, second = (card["id"] for card in httpx.get(f"{server.url}/v1/models", trust_env=False).json()["data"])
+        one, second = (
+            card["id"] for card in httpx.get(f"{server.url}/v1/models", timeout=60, trust_env=False).json()["data"]
+        )
         assert one == "smollm2-135m-instruct"
         yield Pair(server, one, second)
 

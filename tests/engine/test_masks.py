@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from millstream.engine.masks import MaskThreads, StepMasks
+from millstream.engine.masks import MaskJob, MaskThreads, StepMasks
 from millstream.engine.protocol import SamplingParams, TokenRequest
 from millstream.scheduler.sequence import Constraint, Sequence
+from support.waiting import PATIENCE
 
 WORDS = 3
 
@@ -104,10 +106,38 @@ def test_a_mask_that_fails_is_lost_alone(caplog: pytest.LogCaptureFixture) -> No
     assert not lost.finished
 
 
+class Stuck:
+    """In the place of the clock: time is up for a job once all its threads, or all rows that are left, stand still. On
+    a slow machine, the others may not be through before any number of seconds."""
+
+    def __init__(self, wait: Callable[[], object], threads: int) -> None:
+        self._wait = wait
+        self._threads = threads
+        self._still: list[int] = []
+
+    def stand_still(self) -> None:
+        self._still.append(threading.get_ident())
+        self._wait()
+
+    def time_is_up(self, job: MaskJob) -> bool:
+        """As `MaskJob.wait`, negated."""
+        end = time.monotonic() + PATIENCE
+        while job._left:
+            assert time.monotonic() < end
+            if self._still and len(self._still) in (self._threads, job._left):
+                self._still.clear()
+                return True
+            time.sleep(0.001)
+        return False
+
+
 @pytest.mark.parametrize("stuck", [1, 2, 5])
-def test_masks_that_never_come_end_their_sequences_alone(stuck: int) -> None:
-    masks = masks_of(8, processors=2, patience=0.05)
-    with never() as wait:
+def test_masks_that_never_come_end_their_sequences_alone(stuck: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = masks_of(8, processors=2)
+    with never() as forever:
+        clock = Stuck(forever, threads=masks._threads._count)
+        wait = clock.stand_still
+        monkeypatch.setattr(MaskJob, "wait", lambda job, patience: not clock.time_is_up(job))
         rows = [sequence(Writes(row, wait) if row < stuck else Writes(row)) for row in range(8)]
         masks.begin(rows)
         bits = masks.bits
@@ -127,7 +157,7 @@ def test_masks_that_never_come_end_their_sequences_alone(stuck: int) -> None:
 
 
 def test_a_thread_that_comes_late_leaves() -> None:
-    threads = MaskThreads(1, patience=0.05)
+    threads = MaskThreads(1, patience=2.0)
     late = threading.Event()
     with never() as wait:
 
@@ -138,7 +168,7 @@ def test_a_thread_that_comes_late_leaves() -> None:
         out = np.zeros((2, WORDS), np.uint32)
         lost = threads.finish(threads.begin([Writes(1, held), Writes(2)], out))
         assert list(lost) == [0]
-    assert late.wait(5)
+    assert late.wait(60)
     assert threads.finish(threads.begin([Writes(3), Writes(4)], out)) == {}
     assert out[:, 0].tolist() == [3, 4]
 

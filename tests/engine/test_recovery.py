@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,9 @@ from millstream.engine.totals import COUNTERS
 from millstream.engine.vitals import ANSWERING
 from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
+from support.step_gate import StepGate
 from support.token_streams import read
+from support.waiting import PATIENCE
 
 QUICK = Supervision(first_delay=0.01, longest_delay=0.02, start_failures=3)
 
@@ -43,13 +46,27 @@ async def running(
         await engine.close()
 
 
+@asynccontextmanager
+async def gated(
+    state: Path, steps: int, behaviour: str = "plain", supervision: Supervision = QUICK, **options: int
+) -> AsyncIterator[tuple[EngineProcess, StepGate]]:
+    """An engine whose processes stand still after some steps, until the gate is opened; at the end it is."""
+    gate = StepGate(state, steps)
+    async with running(behaviour, state, supervision, **options) as engine:
+        try:
+            yield engine, gate
+        finally:
+            gate.open()
+
+
 def request(name: str, start: int, max_tokens: int = 30) -> TokenRequest:
     return TokenRequest(id=name, prompt=list(range(start, start + 6)), sampling=SamplingParams(), max_tokens=max_tokens)
 
 
 async def recovered(engine: EngineProcess) -> EngineStats:
     """The engine's counts once it answers again."""
-    for _ in range(1000):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         if (stats := await engine.stats()).outage is None:
             return stats
         await asyncio.sleep(0.01)
@@ -57,11 +74,13 @@ async def recovered(engine: EngineProcess) -> EngineStats:
 
 
 async def outage(engine: EngineProcess, reason: str) -> None:
-    """Wait until the engine is down for this reason."""
-    for _ in range(1000):
+    """Wait until the engine is down for this reason. This looks at every turn of the event loop: no outage is as
+    short."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         if reason in ((await engine.stats()).outage or ""):
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
     raise AssertionError(f"the engine never says {reason!r}")
 
 
@@ -125,8 +144,8 @@ async def test_counts_are_those_of_all_processes_and_never_go_back() -> None:
         assert (before.outage, before.running, before.restarts) == (None, 0, 3)
 
 
-async def test_who_waits_for_a_new_engine_is_counted() -> None:
-    async with running("slow") as engine:
+async def test_who_waits_for_a_new_engine_is_counted(tmp_path: Path) -> None:
+    async with gated(tmp_path / "count", 1) as (engine, _):
         streams = [await engine.submit(request(str(i), i)) for i in range(3)]
         await anext(streams[0])
         os.kill(engine.pid, signal.SIGKILL)
@@ -186,7 +205,7 @@ async def test_what_answers_questions_does_not_excuse_the_thread_that_steps() ->
 
 
 async def test_a_hung_step_is_a_crash(tmp_path: Path) -> None:
-    async with running("hangs-at 4", tmp_path / "count", Supervision(step_deadline=2.0)) as engine:
+    async with running("hangs-at 4", tmp_path / "count", Supervision(step_deadline=3.0)) as engine:
         asking = asyncio.create_task(sixteen(engine))
         while not asking.done():  # answers to questions are no sign that steps go on
             with suppress(ApiError):
@@ -204,25 +223,27 @@ async def test_a_long_step_that_gets_on_is_no_hang() -> None:
 
 
 @pytest.mark.parametrize("busy", [True, False])
-async def test_a_stopped_process_is_a_crash(busy: bool) -> None:
-    async with running("slow", supervision=Supervision(step_deadline=2.0)) as engine:
+async def test_a_stopped_process_is_a_crash(tmp_path: Path, busy: bool) -> None:
+    async with gated(tmp_path / "count", 5, supervision=Supervision(step_deadline=3.0)) as (engine, gate):
         asking = asyncio.create_task(sixteen(engine))
         if busy:
-            await asyncio.sleep(0.2)
+            while (await engine.stats()).steps < 5:  # noqa: ASYNC110  (what is awaited is in another process)
+                await asyncio.sleep(0.01)
             os.kill(engine.pid, signal.SIGSTOP)
+        gate.open()
         await asking
         if not busy:
             os.kill(engine.pid, signal.SIGSTOP)
             await outage(engine, "no sign of life")
-            assert (await recovered(engine)).running == 0
-        assert (await engine.stats()).restarts == 1
+        stats = await recovered(engine)
+        assert (stats.running, stats.restarts) == (0, 1)
 
 
 async def test_an_idle_engine_may_be_silent() -> None:
-    async with running("plain", supervision=Supervision(step_deadline=1.0)) as engine:
+    async with running("plain", supervision=Supervision(step_deadline=3.0)) as engine:
         await sixteen(engine)
         pid = engine.pid
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(3.5)
         assert engine.pid == pid
         assert (await engine.stats()).restarts == 0
 
@@ -243,8 +264,8 @@ async def test_a_request_that_kills_the_engine_is_found_and_the_others_go_on(beh
         assert (await engine.stats()).restarts == 3
 
 
-async def test_requests_that_come_during_a_restart_wait_for_it() -> None:
-    async with running("slow", max_sequences=2, max_waiting=1) as engine:
+async def test_requests_that_come_during_a_restart_wait_for_it(tmp_path: Path) -> None:
+    async with gated(tmp_path / "count", 1, max_sequences=2, max_waiting=1) as (engine, gate):
         streams = [await engine.submit(request("0", 0))]
         await anext(streams[0])
         os.kill(engine.pid, signal.SIGKILL)
@@ -253,12 +274,13 @@ async def test_requests_that_come_during_a_restart_wait_for_it() -> None:
         with pytest.raises(ApiError, match="queue is full") as caught:
             await engine.submit(request("3", 3))
         assert caught.value.status == 429
+        gate.open()
         answers = await asyncio.gather(*(read(stream) for stream in streams))
         assert answers[1:] == [expected_output(request(str(i), i)) for i in (1, 2)]
 
 
-async def test_a_reader_that_leaves_during_a_restart_is_not_resumed() -> None:
-    async with running("slow") as engine:
+async def test_a_reader_that_leaves_during_a_restart_is_not_resumed(tmp_path: Path) -> None:
+    async with gated(tmp_path / "count", 1) as (engine, _):
         stream = await engine.submit(request("a", 1, max_tokens=200))
         await anext(stream)
         os.kill(engine.pid, signal.SIGKILL)
@@ -289,7 +311,7 @@ async def test_between_failed_starts_requests_are_told_to_come_back(tmp_path: Pa
 
 
 async def test_after_the_last_failed_start_everything_fails_with_the_reason(tmp_path: Path) -> None:
-    async with running("starts rf", tmp_path / "count") as engine:
+    async with gated(tmp_path / "count", 1, "starts rf") as (engine, _):
         stream = await engine.submit(request("a", 1, max_tokens=200))
         await anext(stream)
         os.kill(engine.pid, signal.SIGKILL)
@@ -302,12 +324,12 @@ async def test_after_the_last_failed_start_everything_fails_with_the_reason(tmp_
                 await call
 
 
-async def test_closing_during_a_restart_ends_streams_and_process() -> None:
-    async with running("slow") as engine:
+async def test_closing_during_a_restart_ends_streams_and_process(tmp_path: Path) -> None:
+    async with gated(tmp_path / "count", 1) as (engine, _):
         stream = await engine.submit(request("a", 1, max_tokens=200))
         await anext(stream)
         os.kill(engine.pid, signal.SIGKILL)
-        await asyncio.sleep(0.1)
+        await outage(engine, "SIGKILL")
     with pytest.raises(ApiError, match="stopped"):
         await read(stream)
     with pytest.raises(ProcessLookupError):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.engine.restarts import RestartPolicy, StepTimes, Supervision, Watchdog
 from millstream.engine.vitals import Vitals, share_of_time, vitals
+from support.waiting import wait_until
 
 SUPERVISION = Supervision(start_failures=4, first_delay=1.0, longest_delay=3.0, settled=5.0)
 
@@ -83,13 +84,7 @@ def test_what_is_no_sign_of_starvation() -> None:
 
 def until_it_rests(pid: int) -> None:
     """Wait until no thread of a process wants to run; fails if one always does."""
-    for _ in range(1000):
-        seen = vitals(pid)
-        assert seen is not None
-        if not seen.wants_to_run:
-            break
-        time.sleep(0.01)
-    assert not seen.wants_to_run
+    wait_until(lambda: (seen := vitals(pid)) is not None and not seen.wants_to_run)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

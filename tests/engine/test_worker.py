@@ -172,6 +172,8 @@ def test_one_that_is_put_aside_is_taken_while_others_run() -> None:
     constraints, runner = SlowConstraints(), GatedRunner(free=3)
     with worker(constraints, runner) as peer:
         peer.send(ask("plain", tokens=LONG), ask("held", grammar="g"))
+        peer.arrived()
+        runner.permits.release()  # three steps may have been made before the second came
         assert constraints.asked.wait(20)
         constraints.done.set()
         runner.permits.release(20)

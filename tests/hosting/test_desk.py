@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from millstream.hosting.pulls import Pulls
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, WheelPart
 from millstream.server.app import create_app
 from support.hosted import ScriptedOpener, host_of, settled
+from support.waiting import PATIENCE, until
 
 ADMIN = "/v1/admin/models"
 TINY = CatalogueModel(
@@ -90,7 +92,8 @@ class World:
         return msgspec.json.decode(answer.content, type=ModelView) if status == 202 else answer.json()["error"]
 
     async def until(self, name: str, state: str, also: Callable[[ModelView], bool] = lambda view: True) -> ModelView:
-        for _ in range(2000):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             view = (await self.views())[name]
             if view.state == state and also(view):
                 return view
@@ -147,7 +150,7 @@ async def test_while_it_finishes_a_model_is_unloading(world: World) -> None:
     world.opener.gate.clear()
     body = {"model": "alpha", "messages": [{"role": "user", "content": "hi"}]}
     running = asyncio.create_task(world.client.post("/v1/chat/completions", json=body))
-    await asyncio.sleep(0.05)
+    await until(lambda: world.opener.engines["alpha"].requests)
     view = await world.post("unload", "alpha")
     assert (view.state, view.open_requests, view.default) == ("unloading", 1, False)
     assert (await world.post("load", "alpha", 409))["code"] == "model_unloading"

@@ -16,7 +16,8 @@ from millstream.ir.deltas import Error
 from millstream.ir.errors import ApiError
 from millstream.ir.fold import collect
 from millstream.ir.provider import EmbeddingProvider, PromptTools
-from support.hosted import GIGABYTE, ask, host_of, info, settled, source
+from support.hosted import GIGABYTE, ask, host_of, info, settled, source, turns
+from support.waiting import until
 
 
 async def text_of(host: ModelHost, model: str) -> str:
@@ -102,10 +103,9 @@ async def test_unloading_finishes_what_is_open_and_takes_nothing_new() -> None:
     host, opener = await host_of("alpha", "beta")
     opener.gate.clear()
     running = asyncio.create_task(text_of(host, "alpha"))
-    await asyncio.sleep(0.01)
-    assert opener.engines["alpha"].requests
+    await until(lambda: opener.engines["alpha"].requests)
     host.unload("alpha")
-    await asyncio.sleep(0.01)
+    await turns()
     assert (await refusal(host, "alpha")).status == 404
     assert host.is_unloading("alpha")
     assert opener.engines["alpha"].closed is None
@@ -174,7 +174,7 @@ async def test_a_model_can_be_loaded_while_its_load_is_being_stopped() -> None:
     assert not host.is_loading("beta")
     host.load(source("beta"))
     assert host.is_loading("beta")
-    await asyncio.sleep(0.01)
+    await turns()
     assert host.is_loading("beta")
     opener.loading.set()
     await settled(host)
@@ -186,7 +186,7 @@ async def test_a_model_can_be_loaded_while_its_load_is_being_stopped() -> None:
 async def test_a_lost_engine_ends_nothing_but_its_model() -> None:
     host, opener = await host_of("alpha", "beta")
     opener.engines["alpha"].lost.set_result("killed")
-    await asyncio.sleep(0.01)
+    await turns()
     assert not host.lost.done()
     assert host.default == "alpha"  # what the server was started for
     error = await refusal(host, "alpha")
@@ -200,7 +200,7 @@ async def test_a_lost_engine_ends_nothing_but_its_model() -> None:
     assert host.default == "alpha"
     opener.loading.clear()
     opener.engines["alpha"].lost.set_result("killed again")
-    await asyncio.sleep(0.01)
+    await turns()
     host.load(source("alpha"))
     host.unload("alpha")  # and give up
     await settled(host)
@@ -209,7 +209,7 @@ async def test_a_lost_engine_ends_nothing_but_its_model() -> None:
     await host.open(source("alpha"))
     opener.engines["beta"].lost.set_result("killed")
     opener.engines["alpha"].lost.set_result("killed too")
-    assert await asyncio.wait_for(host.lost, 1) == "killed too"
+    assert await asyncio.wait_for(host.lost, 60) == "killed too"
     await host.close()
 
 
@@ -219,7 +219,7 @@ async def test_the_engine_of_a_model_that_is_unloaded_may_be_lost() -> None:
     stream = await host.stream(ask("alpha"))
     host.unload("alpha")
     opener.engines["alpha"].lost.set_result("killed")
-    await asyncio.sleep(0.01)
+    await turns()
     await stream.aclose()
     await settled(host)
     assert not host.lost.done()
@@ -261,8 +261,8 @@ async def test_closing_ends_loads_and_drains() -> None:
     host.unload("alpha")
     opener.loading.clear()
     host.load(source("gamma"))
-    await asyncio.sleep(0.01)
-    await asyncio.wait_for(host.close(), 5)
+    await turns()
+    await asyncio.wait_for(host.close(), 60)
     await stream.aclose()
     assert all(engine.closed is not None for engine in opener.engines.values())
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -17,6 +17,7 @@ from millstream.pipeline import dialect
 from support.conversation import PATHS, SURFACES, Played, body
 from support.raw_client import RawClient
 from support.scripted_model import EOS
+from support.waiting import until
 
 EVERYWHERE = pytest.mark.parametrize("surface", SURFACES)
 BOTH_WAYS = pytest.mark.parametrize("stream", [False, True])
@@ -126,12 +127,6 @@ def raw(played: Played, surface: str, **fields: Any) -> RawClient:
     return RawClient(played.app, PATHS[surface], body(surface, **fields))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110  (what is awaited belongs to the code under test)
-            await asyncio.sleep(0.001)
-
-
 @EVERYWHERE
 @BOTH_WAYS
 @pytest.mark.parametrize("said", ["", "abc"], ids=["before the first token", "in the middle"])
@@ -139,9 +134,9 @@ async def test_a_client_that_leaves_frees_its_place(surface: str, stream: bool, 
     played = Played()
     played.plan = says(*said, Pause(None))
     client = raw(played, surface, stream=stream, store=True)
-    await until(lambda: played.engine.steps == len(said) and len(played.engine.requests) == 1)
+    await until(lambda: played.engine.steps == len(said) and len(played.engine.requests) == 1, pause=0.001)
     client.leave()
-    await asyncio.wait_for(client.task, 5)
+    await asyncio.wait_for(client.task, 60)
     assert played.engine.aborted == [request.id for request in played.engine.requests]
     assert (await played.engine.stats()).running == 0
     if not stream:
@@ -169,7 +164,7 @@ async def test_a_client_that_leaves_in_the_moment_its_request_is_taken_in(
         return stream
 
     played.provider.stream = slow  # type: ignore[method-assign]
-    await asyncio.wait_for(client.task, 5)
+    await asyncio.wait_for(client.task, 60)
     assert played.engine.aborted == [request.id for request in played.engine.requests]
     assert len(played.engine.requests) == 1
 
@@ -179,7 +174,7 @@ async def test_a_reader_that_stalls_pauses_its_own_answer_only(surface: str) -> 
     played = Played()
     played.plan = lambda request: (TokenDelta("", [97]) for _ in range(5000))
     stalled = raw(played, surface, stream=True)
-    await until(lambda: len(stalled.sent) > 3)
+    await until(lambda: len(stalled.sent) > 3, pause=0)
     stalled.reads.clear()
     for _ in range(100):
         await asyncio.sleep(0)
@@ -190,5 +185,5 @@ async def test_a_reader_that_stalls_pauses_its_own_answer_only(surface: str) -> 
     assert played.engine.steps - before < 70
     stalled.leave()
     stalled.reads.set()
-    await asyncio.wait_for(stalled.task, 5)
+    await asyncio.wait_for(stalled.task, 60)
     assert (await played.engine.stats()).running == 0

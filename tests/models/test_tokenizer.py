@@ -120,13 +120,18 @@ def test_real_special_tokens() -> None:
 
 
 def test_other_threads_run_during_a_long_text(bpe: GGUFTokenizer) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        encoding = pool.submit(bpe.encode, "hello " * 200_000)
-        turns = 0
-        while not encoding.done():
-            time.sleep(0.001)
-            turns += 1
-    assert turns > 5
+    def turns() -> int:
+        """Of this thread, while another encodes."""
+        count = 0
+        with ThreadPoolExecutor(1) as pool:
+            encoding = pool.submit(bpe.encode, "hello " * 200_000)
+            while not encoding.done():
+                time.sleep(0.001)
+                count += 1
+        return count
+
+    # The machine may keep this thread from running for as long; only the other thread would each time.
+    assert any(turns() > 5 for _ in range(20))
 
 
 def test_lone_surrogates_become_replacement_characters(bpe: GGUFTokenizer) -> None:

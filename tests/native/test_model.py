@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -156,11 +157,20 @@ def test_other_threads_see_a_step_get_on_and_nothing_change_afterwards() -> None
     s = spec([layer(), layer()])
     model = build(s, tensors(s, [T.Q4_1]))
     seen = {model.progress}
+    enough = threading.Event()
+
+    def work() -> None:
+        while not enough.is_set():
+            step(model, s.vocab_size, [Chunk([1] * 64, 0, [0, 1])])
+
     with ThreadPoolExecutor(1) as pool:
-        steps = pool.submit(lambda: [step(model, s.vocab_size, [Chunk([1] * 64, 0, [0, 1])]) for _ in range(20)])
-        while not steps.done():
+        steps = pool.submit(work)
+        end = time.monotonic() + 60
+        while len(seen) < 3 and time.monotonic() < end:
             seen.add(model.progress)
-    assert len(seen) > 2
+        enough.set()
+        steps.result()
+    assert len(seen) >= 3
     at_rest = model.progress
     time.sleep(0.05)
     assert model.progress == at_rest

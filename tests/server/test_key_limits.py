@@ -26,6 +26,7 @@ from millstream.server.metering import estimated_tokens
 from support.keyed import Keys
 from support.live import Live, serving
 from support.provider import ScriptedProvider, hello
+from support.waiting import until
 
 USER: Any = {"role": "user", "content": "hi"}
 CHAT: Any = {"model": "tiny", "messages": [USER]}
@@ -62,12 +63,7 @@ def usage(live: Live, keys: Keys, name: str) -> dict[str, Any]:
 
 async def settled(live: Live, keys: Keys, name: str) -> dict[str, Any]:
     """The same, once none of its requests is open."""
-    for _ in range(200):
-        told = usage(live, keys, name)
-        if not told["open_requests"]:
-            return told
-        await asyncio.sleep(0.02)
-    raise AssertionError(told)
+    return await until(lambda: not (told := usage(live, keys, name))["open_requests"] and told)
 
 
 @pytest.fixture
@@ -127,11 +123,13 @@ async def test_requests_per_minute(clients: Any, keys: Keys, live: Live) -> None
     assert first.headers["x-ratelimit-reset-requests"] == "30s"
     assert "x-ratelimit-limit-tokens" not in first.headers
     assert (await one.models.with_raw_response.list()).headers["x-ratelimit-remaining-requests"] == "1"
+    before = time.time()
     second = await other.messages.with_raw_response.create(**ASK)
+    after = time.time()
     assert second.headers["anthropic-ratelimit-requests-limit"] == "2"
     assert second.headers["anthropic-ratelimit-requests-remaining"] == "0"
     reset = datetime.fromisoformat(second.headers["anthropic-ratelimit-requests-reset"]).timestamp()
-    assert 50 < reset - time.time() <= 62
+    assert before + 59 <= reset <= after + 61
     with pytest.raises(openai.RateLimitError) as limited:
         await one.responses.create(model="tiny", input="hi")
     assert limited.value.code == "rate_limit_exceeded"
@@ -164,7 +162,7 @@ async def test_tokens_are_those_of_usage(clients: Any, keys: Keys, live: Live) -
 
 def endless(request: Any) -> Iterator[Any]:
     yield Start(prompt_tokens=5, cached_tokens=2)
-    for _ in range(400):
+    while True:
         yield Content("x", token_ids=(7,))
         yield 0.02
 
@@ -186,7 +184,7 @@ async def test_an_answer_that_is_broken_off_has_its_price(clients: Any, keys: Ke
     await stream.close()
     told = await settled(script, keys, "leaver")
     assert told["prompt_tokens"] == 5
-    assert 4 <= told["completion_tokens"] < 300
+    assert told["completion_tokens"] >= 4
     assert told["tokens_left"] == 10_000 - 5 - told["completion_tokens"]
 
 
@@ -207,10 +205,15 @@ async def test_an_answer_that_fails_has_the_price_of_what_there_was(
 
 
 async def test_what_never_ran_costs_no_tokens(clients: Any, keys: Keys, script: Live) -> None:
-    script.provider.script = lambda request: [30.0]
+    script.provider.script = lambda request: [3600.0]
     one, _ = clients(keys.add("waiter", tokens_per_minute=1000, concurrent=1))
-    with pytest.raises(openai.APITimeoutError):
-        await one.chat.completions.create(**{**CHAT, "messages": [{**USER, "content": "x" * 2000}]}, timeout=0.3)
+    before = len(script.provider.requests)
+    body = {**CHAT, "messages": [{**USER, "content": "x" * 2000}]}
+    asking = asyncio.create_task(one.chat.completions.create(**body))
+    await until(lambda: len(script.provider.requests) > before)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
     told = await settled(script, keys, "waiter")
     assert (told["tokens_left"], told["requests"]) == (1000, 1)
 

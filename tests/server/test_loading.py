@@ -14,7 +14,7 @@ from millstream.server.loading import LoadingServer
 
 async def get(sock: socket.socket, method: str, path: str, **how: object) -> httpx.Response:
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as client:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
         return await client.request(method, path, **how)  # type: ignore[arg-type]
 
 
@@ -47,7 +47,7 @@ async def test_junk_ends_the_connection_and_nothing_else(junk: bytes) -> None:
             reader, writer = await asyncio.open_connection(*sock.getsockname())
             writer.write(junk)
             writer.write_eof()
-            await asyncio.wait_for(reader.read(), 10)
+            await asyncio.wait_for(reader.read(), 60)
             writer.close()
             assert (await get(sock, "GET", "/health")).status_code == 200
 

@@ -16,7 +16,7 @@ from millstream.lint.messages_stream import ERROR_TYPES
 from millstream.pipeline.local import LocalProvider
 from support.live import Live, serving
 from support.messages import fold_messages, legal_messages
-from support.provider import ScriptedProvider
+from support.provider import ScriptedProvider, Step
 from support.scripted_model import BOS, TinyTemplate, TinyTokenizer, alternatives, info
 
 MESSAGES = "/v1/messages"
@@ -110,9 +110,23 @@ def test_headers_do_not_matter(scripted: Live, headers: dict[str, str]) -> None:
 
 
 def test_the_stream_pings_while_nothing_is_generated() -> None:
-    provider = ScriptedProvider(lambda request: [0.3, Start(5), Content("a"), 0.3, Finish("stop", Usage(5, 1))])
-    with serving(provider, keep_alive_seconds=0.1) as live, live.client() as client:
-        raw = client.post(MESSAGES, json={**ASK, "stream": True}).content
+    raw = b""
+
+    def script(request: Any) -> Iterator[Step]:
+        while b"event: ping" not in raw:
+            yield 0.01
+        yield from (Start(5), Content("a"))
+        while raw.partition(b"message_start")[2].count(b"event: ping") < 2:
+            yield 0.01
+        yield Finish("stop", Usage(5, 1))
+
+    with (
+        serving(ScriptedProvider(script), keep_alive_seconds=0.1) as live,
+        live.client() as client,
+        client.stream("POST", MESSAGES, json={**ASK, "stream": True}) as answer,
+    ):
+        for part in answer.iter_raw():
+            raw += part
     legal_messages(raw)
     before, _, after = raw.partition(b"message_start")
     assert before.count(b"event: ping") >= 1

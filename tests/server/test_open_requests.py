@@ -77,7 +77,7 @@ class Asked:
         self._inbox.put_nowait({"type": "http.disconnect"})
 
     async def end(self) -> None:
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, 60)
 
 
 def requests_of(app: Any) -> Requests:
@@ -86,7 +86,7 @@ def requests_of(app: Any) -> Requests:
 
 
 async def until_open(app: Any, count: int = 1) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(requests_of(app)) < count:  # noqa: ASYNC110
             await asyncio.sleep(0)
 

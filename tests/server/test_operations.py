@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -27,7 +27,8 @@ from millstream.ir.request import Request
 from millstream.server.app import create_app
 from millstream.server.binding import bind
 from support.live import Live, serving
-from support.provider import ScriptedEngine, ScriptedProvider
+from support.provider import ScriptedEngine, ScriptedProvider, Step
+from support.waiting import wait_until
 from support.wire import chunks, legal
 
 CHAT = "/v1/chat/completions"
@@ -120,31 +121,32 @@ def test_cancelled_requests_are_counted() -> None:
         with client.stream("POST", CHAT, json={**BODY, "stream": True}) as answer:
             next(answer.iter_raw())
         name = 'millstream_requests_total{outcome="cancelled",surface="chat_completions"}'
-        deadline = time.monotonic() + 10
-        while metrics(live).get(name) != 1 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert metrics(live)[name] == 1
+        wait_until(lambda: metrics(live).get(name) == 1)
 
 
 def test_draining_lets_open_streams_finish() -> None:
-    provider = ScriptedProvider(
-        lambda request: [Start(1), Content("a"), 0.5, Content("b"), Finish("stop", Usage(1, 2))]
-    )
-    with serving(provider, drain_seconds=10) as live, live.client() as client, live.client() as other:
+    go_on = threading.Event()
+
+    def script(request: Request) -> Iterator[Step]:
+        yield from (Start(1), Content("a"))
+        while not go_on.is_set():
+            yield 0.01
+        yield from (Content("b"), Finish("stop", Usage(1, 2)))
+
+    with serving(ScriptedProvider(script), drain_seconds=60) as live, live.client() as client, live.client() as other:
         assert other.get("/health").status_code == 200
         with client.stream("POST", CHAT, json={**BODY, "stream": True}) as answer:
             parts = answer.iter_raw()
             body = next(parts)
             live.stop()
-            deadline = time.monotonic() + 10
-            while (told := other.get("/ready").json())["status"] != "draining" and time.monotonic() < deadline:
-                time.sleep(0.01)
+            told = wait_until(lambda: (told := other.get("/ready").json())["status"] == "draining" and told)
             assert told["reason"] == "The server is shutting down; open requests: 1."
             assert "\nmillstream_http_requests_open 1.0\n" in other.get("/metrics").text
             refused = other.post(CHAT, json=BODY)
             assert refused.status_code == 503
             assert refused.json()["error"]["code"] == "shutting_down"
             assert refused.headers["retry-after"]
+            go_on.set()
             body += b"".join(parts)
         assert b'"b"' in legal(body, "chat_completions")
         live.join()
@@ -166,8 +168,7 @@ def test_a_request_that_is_being_opened_is_told_so_too(path: str) -> None:
         body = BODY if path == CHAT else {"model": "tiny", "input": "hi"}
 
         def stop() -> None:
-            while not provider.requests:
-                time.sleep(0.01)
+            wait_until(lambda: provider.requests)
             live.stop()
 
         threading.Thread(target=stop).start()
@@ -191,8 +192,7 @@ def test_what_does_not_finish_is_told_so(stops: int) -> None:
         with client.stream("POST", CHAT, json={**BODY, "stream": True}) as answer:
             parts = answer.iter_raw()
             body = next(parts)
-            while len(provider.requests) < 2:
-                time.sleep(0.01)
+            wait_until(lambda: len(provider.requests) == 2)
             for _ in range(stops):
                 live.stop()
             body += b"".join(parts)
@@ -234,10 +234,13 @@ def test_signals(signals: list[int]) -> None:
             request = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
             client.sendall(request + body)
             client.recv(4096)
-        for number in signals:
-            process.send_signal(number)
-            time.sleep(0.1)
-        _, errors = process.communicate(timeout=20)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False, verify=False) as watching:
+            watching.get("/ready")  # a connection that is there already
+            for number in signals[:-1]:
+                process.send_signal(number)  # two that come at once are one
+                wait_until(lambda: watching.get("/ready").json()["status"] == "draining")
+            process.send_signal(signals[-1])
+        _, errors = process.communicate(timeout=60)
         client.close()
     finally:
         process.kill()
@@ -277,9 +280,7 @@ def test_a_client_that_never_reads_is_dropped() -> None:
         body = json.dumps({**BODY, "stream": True}).encode()
         head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         sock = live.raw(head + body)
-        deadline = time.monotonic() + 15
-        while provider.closed == 0 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: provider.closed)
         assert provider.closed == 1
         sock.close()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from millstream import __version__
 from millstream.admin.views import LogLine, RequestDetail, RequestView, Snapshot
-from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta
-from millstream.engine.scripted import Pause
+from millstream.engine.protocol import EngineInfo, EngineStats, TokenDelta, TokenRequest
+from millstream.engine.scripted import Pause, Step
 from millstream.ir.deltas import Content, Finish, Start, Usage
 from millstream.server.admin.side import Operator
 from millstream.server.admin.snapshots import Snapshots
@@ -31,18 +31,11 @@ from support.live import Live, serving
 from support.provider import ScriptedProvider
 from support.readers import read
 from support.scripted_model import EOS
+from support.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "the secret of the prompt"}]}
 ADMIN = "/v1/admin/requests"
-
-
-def until(true: Callable[[], Any], seconds: float = 20) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)
-    return found
 
 
 class Stream:
@@ -196,16 +189,16 @@ def test_the_life_of_a_request() -> None:
 
     with serving(ScriptedProvider(script)) as live, live.client() as client:
         stream = Stream(live, {**BODY, "temperature": 0.5})
-        view = until(lambda: (found := view_of(client, stream.id)) and found.state == "decode" and found)
+        view = wait_until(lambda: (found := view_of(client, stream.id)) and found.state == "decode" and found)
         assert (view.surface, view.model, view.streamed, view.prompt_tokens) == ("chat_completions", "tiny", True, 5)
         assert (view.cached_tokens, view.completion_tokens) == (2, 1)
         assert view.first_token_seconds is not None
         again = Stream(live, BODY)  # the same id
-        until(lambda: view_of(client, "asked/1~2"))
+        wait_until(lambda: view_of(client, "asked/1~2"))
         go_on.set()
         stream.end()
         again.end()
-        detail = until(lambda: (found := detail_of(client, stream.id)).timeline[-1].kind == "finished" and found)
+        detail = wait_until(lambda: (found := detail_of(client, stream.id)).timeline[-1].kind == "finished" and found)
         assert [event.kind for event in detail.timeline] == ["received", "prefill", "first_token", "finished"]
         assert detail.parameters == {"messages": "1", "temperature": "0.5"}
         assert detail.request.completion_tokens == 3
@@ -223,7 +216,7 @@ def test_the_life_of_a_request() -> None:
 def test_cancel() -> None:
     with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
         stream = Stream(live, BODY)
-        until(lambda: stream.text)
+        wait_until(lambda: stream.text)
         assert client.post(f"{ADMIN}/{stream.id}/cancel").status_code == 204
         stream.end()
         assert b'"cancelled_by_operator"' in stream.text
@@ -237,39 +230,52 @@ def test_a_cancel_is_taken_while_the_server_drains() -> None:
     provider = ScriptedProvider(lambda request: [Content("a"), 3600.0])
     with serving(provider, drain_seconds=60) as live, live.client() as client:
         stream = Stream(live, BODY)
-        until(lambda: stream.text)
+        wait_until(lambda: stream.text)
         client.get("/health")  # a connection that is there already
         live.stop()
-        until(lambda: client.get("/ready").json()["status"] == "draining")
+        wait_until(lambda: client.get("/ready").json()["status"] == "draining")
         assert client.post(f"{ADMIN}/{stream.id}/cancel").status_code == 204
         stream.end()
         live.join()
 
 
+class Letters:
+    """A plan for a scripted engine that writes letter by letter, as many as it is allowed to."""
+
+    def __init__(self, letters: str, allowed: int) -> None:
+        self._letters = letters
+        self.allowed = allowed
+
+    def __call__(self, request: TokenRequest) -> Iterator[Step]:
+        for at, letter in enumerate(self._letters):
+            while at >= self.allowed:
+                yield Pause(0.01)
+            yield TokenDelta("", [ord(letter)])
+        yield TokenDelta("", [EOS], finish="stop")
+
+
 @contextmanager
-def playing(letters: str, pause: float) -> Iterator[tuple[Played, Live]]:
-    """A server on a local provider, whose scripted engine writes letter by letter."""
+def playing(letters: Letters) -> Iterator[tuple[Played, Live]]:
+    """A server on a local provider, whose scripted engine writes letters."""
     played = Played()
-    steps: list[Any] = []
-    for letter in letters:
-        steps += [TokenDelta("", [ord(letter)]), Pause(pause)]
-    played.plan = lambda request: [*steps, TokenDelta("", [EOS], finish="stop")]
+    played.plan = letters
     with serving(played.provider, keep_alive_seconds=0.05) as live:
         yield played, live
 
 
 def test_pause_resume_and_priority() -> None:
-    with playing("abcdefgh" * 20, 0.01) as (played, live), live.client() as client:
+    letters = Letters("abcdefgh" * 20, allowed=3)
+    with playing(letters) as (played, live), live.client() as client:
         stream = Stream(live, body("chat", max_tokens=1000))
-        until(lambda: b'"c"' in stream.text)
+        wait_until(lambda: b'"c"' in stream.text)
         assert client.post(f"{ADMIN}/{stream.id}/pause").status_code == 204
         view = view_of(client, stream.id)
         assert view is not None
         assert (view.state, view.wait_reason, view.held) == ("paused", "held", True)
-        time.sleep(0.05)
-        before = stream.text
-        until(lambda: stream.text != before)
-        assert set(stream.text[len(before) :].decode().split("\n\n")) <= {": keep-alive", "", "keep-alive"}
+        letters.allowed = 1000
+        silent = stream.text.count(b": keep-alive\n\n")
+        wait_until(lambda: stream.text.count(b": keep-alive\n\n") >= silent + 2)
+        assert re.findall(rb'"content":"([a-z])"', stream.text) == [b"a", b"b", b"c"]
         for priority, status in ((7, 204), (101, 400), ("x", 400), (True, 400)):
             answer = client.post(f"{ADMIN}/{stream.id}/priority", json={"priority": priority})
             assert answer.status_code == status
@@ -286,7 +292,7 @@ def test_pause_resume_and_priority() -> None:
 def test_what_cannot_be_paused_is_said() -> None:
     with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
         stream = Stream(live, BODY)
-        until(lambda: stream.text)
+        wait_until(lambda: stream.text)
         answer = client.post(f"{ADMIN}/{stream.id}/pause")
         assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_supported")
         client.post(f"{ADMIN}/{stream.id}/cancel")
@@ -300,24 +306,32 @@ ANSWER = '<think>Let me see.</think>Sure.<tool_call>{"name": "add", "arguments":
 def test_the_wire_view_tells_what_the_client_is_told(asked: str) -> None:
     """On every surface, for those who look from the beginning and for those who come later."""
     paths = {"chat": CHAT, "responses": "/v1/responses", "messages": "/v1/messages"}
-    with playing(ANSWER, 0.01) as (_, live), live.client() as client:
+    letters = Letters(ANSWER, allowed=0)
+    with playing(letters) as (_, live), live.client() as client:
         stream = Stream(live, body(asked, max_tokens=1000, tools=True), path=paths[asked])
         seen: dict[str, bytes] = {}
 
         def watch(surface: str) -> None:
-            with live.client() as watching:
-                seen[surface] = watching.get(f"{ADMIN}/{stream.id}/wire?surface={surface}").content
+            with (
+                live.client() as watching,
+                watching.stream("GET", f"{ADMIN}/{stream.id}/wire?surface={surface}") as answer,
+            ):
+                seen[surface] = b""
+                seen[surface] = answer.read()
 
-        until(lambda: view_of(client, stream.id))
-        watchers = [threading.Thread(target=watch, args=(surface,)) for surface in paths]
-        for watcher in watchers:
+        wait_until(lambda: view_of(client, stream.id))
+        watchers = {surface: threading.Thread(target=watch, args=(surface,)) for surface in paths}
+        for number, (surface, watcher) in enumerate(watchers.items()):
+            letters.allowed = len(ANSWER) * number // 3
+            wait_until(lambda: (found := view_of(client, stream.id)) and found.completion_tokens >= letters.allowed)
             watcher.start()
-            time.sleep(0.1)
+            wait_until(lambda surface=surface: surface in seen)  # type: ignore[misc]
         refused = client.get(f"{ADMIN}/{stream.id}/wire?surface=smoke")
         assert refused.json()["error"]["param"] == "surface"
+        letters.allowed = len(ANSWER)
         stream.end()
-        for watcher in watchers:
-            watcher.join(20)
+        for watcher in watchers.values():
+            watcher.join(60)
     told = read(asked, 200, stream.text, stream=True)
     assert told.calls
     for surface in paths:
@@ -329,7 +343,7 @@ def test_the_wire_view_tells_what_the_client_is_told(asked: str) -> None:
 def test_a_wire_view_ends_with_its_request() -> None:
     with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
         stream = Stream(live, BODY)
-        until(lambda: stream.text)
+        wait_until(lambda: stream.text)
         with client.stream("GET", f"{ADMIN}/{stream.id}/wire") as answer:
             parts = answer.iter_raw()
             raw = next(parts)

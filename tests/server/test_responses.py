@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from millstream.server.sqlite_store import SqliteStore
 from millstream.server.store import StoreLimits
 from support.live import Live, serving
 from support.responses import events, kinds, legal
+from support.waiting import wait_until
 from support.wire import logprob
 
 FUNCTION: Any = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
@@ -228,8 +230,23 @@ async def test_the_limit_is_incomplete(live: Live, client: AsyncOpenAI) -> None:
 
 
 def test_silence_is_filled_with_events(live: Live) -> None:
-    live.provider.script = lambda request: [0.35, Content("a"), 0.25, Finish("stop", Usage(5, 1))]
-    raw = legal(post(live, stream=True).content)
+    raw = b""
+
+    def silent(times: int) -> Iterator[float]:
+        while raw.count(b"event: response.in_progress") < times:
+            yield 0.01
+
+    def script(request: Any) -> Iterator[Any]:
+        yield from silent(3)
+        yield Content("a")
+        yield from silent(4)
+        yield Finish("stop", Usage(5, 1))
+
+    live.provider.script = script
+    with live.client() as http, http.stream("POST", "/v1/responses", json=_body(stream=True)) as answer:
+        for part in answer.iter_bytes():
+            raw += part
+    legal(raw)
     assert kinds(raw).count("in_progress") > 2
     assert events(raw)[-1]["response"]["status"] == "completed"
 
@@ -330,21 +347,11 @@ def test_a_client_that_leaves_frees_its_place(live: Live) -> None:
         next(answer.iter_bytes())
     with live.client() as http:  # a later request is served while the other is being closed
         assert http.get("/health").status_code == 200
-    _eventually(lambda: live.provider.closed == 1)
+    wait_until(lambda: live.provider.closed == 1)
 
 
 def _body(**fields: Any) -> dict[str, Any]:
     return {"model": "tiny", "input": "hi", **fields}
-
-
-def _eventually(holds: Any) -> None:
-    import time
-
-    for _ in range(200):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 async def test_half_a_call_is_no_history(live: Live, client: AsyncOpenAI) -> None:

@@ -210,7 +210,7 @@ class Stuck(InMemorySpanExporter):
         self.shut = threading.Event()
 
     def export(self, spans: Any) -> SpanExportResult:
-        self.given_up = self.shut.wait(5)
+        self.given_up = self.shut.wait(60)
         return SpanExportResult.FAILURE
 
 

@@ -14,6 +14,7 @@ from millstream.hosting.opening import ModelLoadError, ModelSource, OpenModel
 from millstream.ir.errors import engine_lost
 from millstream.ir.request import ChatRequest, Message
 from support.scripted_model import VOCAB_SIZE, TinyTokenizer, provider
+from support.waiting import until
 
 GIGABYTE = 1 << 30
 
@@ -110,8 +111,14 @@ async def host_of(*names: str, opener: ScriptedOpener | None = None, **how: Any)
 
 async def settled(host: ModelHost) -> None:
     """Until nothing is being loaded or unloaded."""
-    for _ in range(2000):
-        if not any(host.is_loading(name) or host.is_unloading(name) for name in host.names()):
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("the host does not come to rest")
+    await until(
+        lambda: not any(host.is_loading(name) or host.is_unloading(name) for name in host.names()),
+        "the host does not come to rest",
+        pause=0.001,
+    )
+
+
+async def turns() -> None:
+    """Let everybody in this event loop do what follows from what was done: by turns, not by time."""
+    for _ in range(100):
+        await asyncio.sleep(0)

@@ -6,7 +6,6 @@
 |---|---|
 | plain, slow | obedient; slow takes 20 ms a step |
 | crawls | a step takes a second in which it gets on |
-| stuck | never ends a step |
 | broken, dies | sends why it cannot start; exits at once |
 | dies-at K... | the first process dies in its step K, the second in the next K, ...; later ones are obedient |
 | poison K | dies whenever a request with an id that begins with "poison" runs and has K tokens of output or more |
@@ -15,7 +14,8 @@
 | hangs-at K | the first process makes no more steps after K of them |
 | starts OUTCOMES | one letter for each process in order: r ready, f fails to start, d dies; the last one repeats |
 
-What depends on earlier processes is counted in the file ``EngineConfig.model_path``.
+What depends on earlier processes is counted in the file ``EngineConfig.model_path``. Whatever its behaviour, a process
+makes no more steps than a `support.step_gate.StepGate` beside that file lets it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from millstream.engine.worker import Worker
 from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
 from support.scripted_runner import VOCABULARY, ScriptedRunner
+from support.step_gate import wait_for_gate
 
 BLOCK = 4
 BLOCKS = 64
@@ -47,23 +48,23 @@ def die() -> None:
 
 
 class Behaviour(ScriptedRunner):
-    """``process``: how many processes there were before this one."""
+    """``process``: how many processes there were before this one; ``state``: the file that counts them."""
 
-    def __init__(self, words: list[str], process: int) -> None:
+    def __init__(self, words: list[str], process: int, state: Path) -> None:
         super().__init__(BLOCK)
         self.kind, self.arguments = words[0], words[1:]
         self.process = process
+        self.state = state
 
     def execute(self, chunks: list[Chunk]) -> Sampled:
         step = len(self.steps) + 1
+        wait_for_gate(self.state, step)
         if self.kind == "slow":
             time.sleep(0.02)
         elif self.kind == "crawls":
             for _ in range(100):
                 time.sleep(0.01)
                 self.progress += 1
-        elif self.kind == "stuck":
-            time.sleep(3600)
         elif self.kind == "dies-at" and self.process < len(self.arguments):
             if step == int(self.arguments[self.process]):
                 die()
@@ -108,7 +109,8 @@ def main() -> int:
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)
     words = config.model_name.split()
-    process = earlier_processes(Path(config.model_path))
+    state = Path(config.model_path)
+    process = earlier_processes(state)
     outcome = words[1][min(process, len(words[1]) - 1)] if words[0] == "starts" else "r"
     if words[0] == "dies" or outcome == "d":
         return 7
@@ -134,7 +136,7 @@ def main() -> int:
         )
     )
     kinds = {"allergic": AllergicCore, "dies-taking": FragileCore}
-    core = kinds.get(words[0], EngineCore)(scheduler, Behaviour(words, process))
+    core = kinds.get(words[0], EngineCore)(scheduler, Behaviour(words, process, state))
     if isinstance(core, FragileCore) and process == 0:
         core.fatal = int(words[1])
     connection.sendall(frame(Ready(info)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from support.cores import THREADS
+from support.waiting import PATIENCE, wait_until
 
 START_SECONDS = 120
 
@@ -42,30 +43,33 @@ class Served:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
         return [int(each) for each in children]
 
-    def wait_idle(self, seconds: float = 20) -> dict[str, object]:
+    def wait_idle(self, seconds: float = PATIENCE) -> dict[str, object]:
         """The health body once nothing runs or waits."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+
+        def idle() -> dict[str, object] | None:
             body: dict[str, object] = self.health().json()
-            if (body.get("status"), body.get("running"), body.get("waiting")) == ("ready", 0, 0):
-                return body
-            time.sleep(0.05)
-        raise AssertionError(f"the server is not idle after {seconds} s: {body}")
+            quiet = (body.get("status"), body.get("running"), body.get("waiting")) == ("ready", 0, 0)
+            return body if quiet else None
+
+        body = wait_until(idle, "the server is not idle", seconds=seconds)
+        assert body is not None
+        return body
+
+    def metric(self, name: str) -> float:
+        """What the server tells of itself under a name with its labels."""
+        text = httpx.get(f"{self.url}/metrics", timeout=120, trust_env=False, verify=False).text
+        (value,) = [line.rpartition(" ")[2] for line in text.splitlines() if line.rpartition(" ")[0] == name]
+        return float(value)
 
 
 @contextmanager
 def serve(model: Path, *options: str) -> Iterator[Served]:
     """Serve a model on a free port until the block ends; then Ctrl-C."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    given = ("--port", str(port), "--threads", str(THREADS), *options)
+    given = ("--port", "0", "--threads", str(THREADS), *options)
     command = [sys.executable, "-m", "millstream", "serve", str(model), *given]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
-    server = Served(process, f"http://127.0.0.1:{port}")
     try:
-        _wait_ready(server)
-        yield server
+        yield Served(process, _address(process))
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -78,16 +82,17 @@ def serve(model: Path, *options: str) -> Iterator[Served]:
             process.stdout.close()  # type: ignore[union-attr]
 
 
-def _wait_ready(server: Served) -> None:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        if server.process.poll() is not None:
-            output, _ = server.process.communicate()
-            raise AssertionError(f"the server ended: {output}")
-        try:
-            if server.health().status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.2)
-    raise AssertionError(f"the server is not ready after {START_SECONDS} s")
+def _address(process: subprocess.Popen[str]) -> str:
+    """Where a server listens, once it is ready."""
+    assert process.stdout is not None
+    watchdog = threading.Timer(START_SECONDS, process.kill)
+    watchdog.start()
+    said = ""
+    try:
+        for line in process.stdout:
+            if ready := re.match(r"ready: .* on (http://\S+)", line):
+                return ready[1]
+            said += line
+    finally:
+        watchdog.cancel()
+    raise AssertionError(f"the server ended, or was not ready after {START_SECONDS} s: {said}")

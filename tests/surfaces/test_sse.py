@@ -17,6 +17,7 @@ from millstream.surfaces import openai_chat, openai_completions
 from millstream.surfaces.sse import sse_response
 from millstream.surfaces.wire import WireOptions
 from support.sources import Source
+from support.waiting import until
 from support.wire import chunks, legal
 
 STOP = Finish("stop", Usage(1, 1))
@@ -58,7 +59,7 @@ async def respond(stream, client: Client | None = None, **options: Any) -> Clien
     client = client or Client()
     wire = WireOptions(model="m", stream=True)
     response = sse_response(stream, surface=openai_chat, options=wire, **options)
-    await asyncio.wait_for(response({"type": "http"}, client.receive, client.send), 10)
+    await asyncio.wait_for(response({"type": "http"}, client.receive, client.send), 60)
     return client
 
 
@@ -103,7 +104,14 @@ async def test_an_error_after_text_is_told_in_band() -> None:
 
 
 async def test_a_late_error_is_told_in_band() -> None:
-    client = await respond(guard(slow(Start(1), 0.1, Error("late", status=503))), keep_alive_seconds=0.02)
+    client = Client()
+
+    async def late() -> AsyncIterator[Delta]:
+        yield Start(1)
+        await client.wrote.wait()
+        yield Error("late", status=503)
+
+    await respond(guard(late()), client, keep_alive_seconds=0.02)
     assert client.status == 200
     assert chunks(legal(client.body, "chat_completions"))[-1]["error"]["message"] == "late"
 
@@ -116,7 +124,16 @@ async def test_a_stream_that_nobody_guarded_ends_all_the_same() -> None:
 
 
 async def test_silence_is_filled_by_wall_clock() -> None:
-    client = await respond(guard(slow(Start(1), 0.2, Content("a"), 0.2, STOP)), keep_alive_seconds=0.03)
+    client = Client()
+
+    async def slow_to_speak() -> AsyncIterator[Delta]:
+        yield Start(1)
+        await until(lambda: client.body.count(b": keep-alive\n\n") >= 2)
+        yield Content("a")
+        await until(lambda: client.body.partition(b'"a"')[2].count(b": keep-alive\n\n") >= 2)
+        yield STOP
+
+    await respond(guard(slow_to_speak()), client, keep_alive_seconds=0.03)
     legal(client.body, "chat_completions")
     before, after = client.body.split(b'"content":"a"')
     assert before.count(b": keep-alive\n\n") >= 2
@@ -127,7 +144,7 @@ async def test_the_first_token_is_awaited_no_longer_than_the_keep_alive() -> Non
     client = Client()
     sender, stream = channel(4)
     writing = asyncio.ensure_future(respond(stream, client, keep_alive_seconds=0.05))
-    await asyncio.wait_for(client.wrote.wait(), 5)
+    await asyncio.wait_for(client.wrote.wait(), 60)
     assert client.status == 200
     await sender.send(Content("a"))
     await sender.send(STOP)
@@ -170,6 +187,7 @@ async def test_a_reader_that_stalls_pauses_the_source() -> None:
     client = Client()
     client.reading.clear()
     writing = asyncio.ensure_future(respond(guard(endless()), client, keep_alive_seconds=0.01))
+    await until(lambda: sent)
     await asyncio.sleep(0.1)
     assert sent == 1
     client.gone.set()
@@ -191,8 +209,15 @@ async def test_a_server_that_stops_tells_its_clients() -> None:
 
 async def test_a_server_that_stops_before_the_first_token_answers_503() -> None:
     client = Client()
-    writing = asyncio.ensure_future(respond(guard(slow(3600.0)), client))
-    await asyncio.sleep(0.02)
+    asked = asyncio.Event()
+
+    async def silent() -> AsyncIterator[Delta]:
+        asked.set()
+        await asyncio.sleep(3600)
+        yield STOP
+
+    writing = asyncio.ensure_future(respond(guard(silent()), client))
+    await asked.wait()
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
     assert client.status == 503

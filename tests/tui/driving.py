@@ -43,6 +43,10 @@ class Driver:
         """Wait until this is not on the screen."""
         await until(lambda: text not in shown(self.app))
 
+    async def on(self, name: str) -> None:
+        """Wait until the page of this name is in front."""
+        await until(lambda: getattr(self.app.screen, "NAME", None) == name)
+
     @property
     def page(self) -> Page:
         """The page in front."""

@@ -173,7 +173,8 @@ class _Uvicorn(uvicorn.Server):
 async def playing(script: Script, port: int = 0) -> AsyncIterator[str]:
     """Serve it in this event loop until the block ends, on a free port or a given one; its address."""
     sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # A test may hold a given port while nobody listens.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT if port else socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
     config = uvicorn.Config(script.app(), log_config=None, lifespan="off", access_log=False, ws="none")
     server = _Uvicorn(config)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,9 +47,14 @@ async def test_a_line_says_what_is_wrong_and_every_page_stays_usable(tmp_path: P
 
 async def test_the_app_comes_back_when_the_server_does(tmp_path: Path) -> None:
     script = demo.script(2)
-    async with playing(script) as url:
-        port = int(url.rsplit(":", 1)[1])
-    async with looking(url, tmp_path) as driver:
+    with socket.socket() as holder:  # the port is nobody else's, and nobody listens
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        await comes_and_goes(script, holder.getsockname()[1], tmp_path)
+
+
+async def comes_and_goes(script: Script, port: int, folder: Path) -> None:
+    async with looking(f"http://127.0.0.1:{port}", folder) as driver:
         await driver.shows("no connection (connection refused)")
         for _ in range(2):
             async with playing(script, port):
@@ -91,5 +98,12 @@ async def test_a_server_that_stops_telling_is_not_called_ready(tmp_path: Path) -
     async with looking(script, tmp_path, interval=0.2, patience=0.5) as driver:
         await driver.shows("✖ http://127.0.0.1", "no news for ", "what is shown is old")
         assert "● ok · http" not in shown(driver.app)
-        await script.tell(demo.snapshot(1))
+        telling = asyncio.create_task(tell_on(script))  # it is old again soon
         await driver.shows("● ok · http")
+        telling.cancel()
+
+
+async def tell_on(script: Script) -> None:
+    while True:
+        await script.tell(demo.snapshot(1))
+        await asyncio.sleep(0.1)

@@ -74,7 +74,7 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     done = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, check=False, text=True)
     child = int(done.stdout)
     with suppress(ProcessLookupError):
-        for _ in range(200):
+        for _ in range(1200):
             os.kill(child, 0)
             with open(f"/proc/{child}/stat", encoding="ascii") as file:
                 if file.read().rpartition(")")[2].split()[0] == "Z":

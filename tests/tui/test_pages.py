@@ -21,13 +21,13 @@ FIRST = "req_6512bd43"
 async def test_keys_and_clicks_go_to_the_pages(tmp_path: Path) -> None:
     async with looking(demo.script(2), tmp_path) as driver:
         await driver.pilot.click("PageRow", offset=(26, 0))
-        assert driver.page.NAME == "requests"
+        await driver.on("requests")
         await driver.press("question_mark")
-        assert driver.page.NAME == "help"
+        await driver.on("help")
         await driver.press("f4", "1")  # the chat's field takes the digit
-        assert driver.page.NAME == "chat"
+        await driver.on("chat")
         await driver.press("escape", "1")
-        assert driver.page.NAME == "overview"
+        await driver.on("overview")
 
 
 async def test_the_overview_tells_speed_memory_and_waits(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ async def test_nothing_is_done_without_a_yes(tmp_path: Path) -> None:
         await driver.press("2")
         for keys in (["c", "n"], ["c", "enter"], ["i", "5", "escape"]):
             await driver.press(*keys)
-            assert driver.page.NAME == "requests"
+            await driver.on("requests")
         await driver.press("1")
-        assert driver.page.NAME == "overview"
+        await driver.on("overview")
     assert script.calls == []
 
 
@@ -105,6 +105,7 @@ async def test_the_cursor_stays_on_its_request_while_others_come_and_go(tmp_path
     script = demo.script(1)
     async with looking(script, tmp_path) as driver:
         await driver.press("2", "down", "down")
+        await driver.on("requests")
         table = driver.page.query_one(DataTable)
         before = demo.snapshot(1)
         gone = [each for each in before.requests if each.id not in (FIRST, "req_45c48cce")]
@@ -184,7 +185,7 @@ async def test_chat_stops_edits_and_asks_again(tmp_path: Path) -> None:
         await driver.press("escape")
         await driver.shows("✖ stopped")
         await driver.press("up")
-        assert driver.page.query_one(Composer).text == "a"
+        await until(lambda: driver.page.query_one(Composer).text == "a")
         await driver.hides("One two")
         await driver.press("b", "enter")
         await driver.shows("Three")
@@ -219,6 +220,7 @@ async def test_chat_says_how_an_answer_ended(tmp_path: Path) -> None:
     script.answers = [answer for answer, _ in ends]
     async with looking(script, tmp_path) as driver:
         await driver.press("4")
+        await driver.on("chat")
         page = driver.page
         assert isinstance(page, ChatPage)
         for _, words in ends:
@@ -235,6 +237,7 @@ async def test_bench_runs_keeps_its_result_and_compares(tmp_path: Path) -> None:
     script.answers = [demo.answer("one two three", "")]  # type: ignore[list-item]
     async with looking(script, tmp_path) as driver:
         await driver.press("5")
+        await driver.on("bench")
         driver.page.query_one("#requests", Input).value = "6"
         await driver.press("r")
         await driver.shows("6 answers in", "first token p50")

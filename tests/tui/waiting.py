@@ -9,7 +9,7 @@ from collections.abc import Callable
 async def until(holds: Callable[[], object]) -> None:
     """Return once ``holds()`` is true. Raises `AssertionError` if that takes absurdly long."""
     wait = 0.01
-    for _ in range(90):
+    for _ in range(250):
         if holds():
             return
         await asyncio.sleep(wait)

@@ -54,7 +54,16 @@ class Tab:
 
     async def open(self, fragment: str = "") -> None:
         await self.page.goto(f"{self.url}/{fragment}")
+        await self.ready()
+
+    async def reload(self) -> None:
+        await self.page.reload()
+        await self.ready()
+
+    async def ready(self) -> None:
+        """The page is there and knows its model: who asks before is not told at once that an answer is on its way."""
         await self.page.wait_for_selector("html[data-ready]")
+        await self.page.wait_for_selector("#model option:not([value=''])", state="attached")
 
     async def say(self, text: str) -> None:
         """Send a message."""

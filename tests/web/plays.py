@@ -77,7 +77,7 @@ def calling(*calls: tuple[str, str], then: str = "Done.") -> Script:
 
 async def until(happened: Callable[[], bool], what: str) -> None:
     """Wait for something in the server."""
-    for _ in range(1000):
+    for _ in range(3000):
         if happened():
             return
         await asyncio.sleep(0.02)

@@ -27,8 +27,7 @@ async def test_they_survive_a_reload(tab: Tab, live: Live) -> None:
     await tab.answer("First thing")
     await page.click("#new-chat")
     await tab.answer("Second thing")
-    await page.reload()
-    await page.wait_for_selector("html[data-ready]")
+    await tab.reload()
     assert await page.locator(TITLES).all_inner_texts() == ["Second thing", "First thing"]
     assert await page.locator(".said").all_inner_texts() == ["Second thing"]
     await page.get_by_role("link", name="First thing").click()
@@ -47,8 +46,7 @@ async def test_what_came_before_a_reload_is_kept(tab: Tab, live: Live) -> None:
         if await tab.page.evaluate(KEPT):
             break
         await asyncio.sleep(0.1)
-    await tab.page.reload()
-    await tab.page.wait_for_selector("html[data-ready]")
+    await tab.reload()
     await tab.page.locator(".words", has_text="So far").wait_for()
     assert "Stopped" in await tab.page.locator(".note").inner_text()
     await until(lambda: live.provider.closed == 1, "the server goes on for nobody")
@@ -112,8 +110,7 @@ async def test_what_is_deleted_in_mid_answer_does_not_come_back(tab: Tab, live: 
     await page.click("#question-yes")
     await page.wait_for_selector("#conversations-empty:not([hidden])")
     await until(lambda: live.provider.closed == 1, "the server goes on for nobody")
-    await page.reload()
-    await page.wait_for_selector("html[data-ready]")
+    await tab.reload()
     assert await page.locator(TITLES).count() == 0
 
 

@@ -146,8 +146,7 @@ async def test_parameters_reach_the_model(tab: Tab, live: Live) -> None:
     assert sampling.stop == ("END", "##")
     assert (request.response_format.kind, request.response_format.schema) == ("json_schema", {"type": "object"})
     assert [tool.name for tool in request.tools] == ["now"]
-    await page.reload()
-    await page.wait_for_selector("html[data-ready]")
+    await tab.reload()
     await page.click("#parameters-open")
     assert await page.input_value("#parameter-temperature") == "0.5"
     assert await page.input_value("#parameter-stop") == "END\n##"

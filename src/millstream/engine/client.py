@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 
 import msgspec
@@ -274,7 +273,7 @@ class EngineProcess:
             self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        for name in self._deadlines.due(time.monotonic()):
+        for name in self._deadlines.due(asyncio.get_running_loop().time()):
             stream = self._streams[name]
             self.forget(name)
             stream.push(TokenDelta(id=name, finish="timeout"))

@@ -41,7 +41,7 @@ def default_keys_path() -> Path:
     return platformdirs.user_state_path("millstream") / "keys.json"
 
 
-Signature = tuple[int, int, int, int]
+Signature = tuple[int, ...]
 """Changes when the file does, or who may write it."""
 
 
@@ -63,7 +63,8 @@ class KeyFile:
             return None
         except OSError as error:
             raise KeyFileError(f"Cannot read the keys in {self.path}: {error.strerror}.") from None
-        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+        # The mode too: a file that is made and opened to others in one tick of its clock has the same times.
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode
 
     def read(self) -> tuple[Key, ...]:
         """The keys in order of their creation; none if there is no file.

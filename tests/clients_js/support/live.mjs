@@ -24,7 +24,7 @@ export function live() {
     },
     /** Waits until so many requests hold a place. */
     async until(count) {
-      for (let k = 0; k < 500 && (await server.running()) !== count; k++) await sleep(10);
+      for (let k = 0; k < 6000 && (await server.running()) !== count; k++) await sleep(10);
       assert.equal(await server.running(), count, "places held in the engine");
     },
   };
