@@ -66,7 +66,7 @@ def test_many_stalled_readers(readers: int, tmp_path: Path) -> None:
             )
             assert answer.status_code == 200
             assert found["kv_blocks_used"] == 0
-            # A reader costs its connection and what waits for it, 128 tokens with their log probabilities: about 330 KiB.
+            # A reader costs its connection and what waits, 128 tokens with their log probabilities: about 330 KiB.
             # One for whom the whole answer is kept costs more than ten times as much.
             assert after["api"] - before["api"] < readers * 700 * 1024
             assert after["engine"] - before["engine"] < 64 << 20
