@@ -41,9 +41,10 @@ function named(parameter) {
   return parameter.name + (parameter.schema.enum ? " (" + typeOf(parameter.schema) + ")" : "");
 }
 
-// What each media type of an answer holds.
-function contents(content) {
-  return Object.entries(content).flatMap(([kind, body]) => {
+// What each media type of an answer holds; an answer without a body says what it means.
+function contents(answer) {
+  if (!answer.content) return [prose(answer.description)];
+  return Object.entries(answer.content).flatMap(([kind, body]) => {
     const event = body["x-millstream-event"];
     const what = event ? "events " + typeOf(event) + ". " + body.schema.description : body.schema ? typeOf(body.schema) : "";
     return [node("code", "", kind), prose(" " + what + " ")];
@@ -57,7 +58,7 @@ function operation(method, path, spec) {
   const parameters = (spec.parameters || []).filter((parameter) => parameter.in === "query");
   if (parameters.length) inside.append(node("p", "about", "In the query: " + parameters.map(named).join(", ") + "."));
   for (const [status, answer] of Object.entries(spec.responses)) {
-    inside.append(node("p", "about", status === "default" ? "Failures: " : status + ": ", ...contents(answer.content)));
+    inside.append(node("p", "about", status === "default" ? "Failures: " : status + ": ", ...contents(answer)));
   }
   return node("details", "", node("summary", "", node("span", "method", method.toUpperCase()),
     node("span", "path", path), node("span", "what", spec.summary)), inside);
