@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
+from queue import SimpleQueue
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -235,3 +238,27 @@ def test_an_idle_engine_prepares(idle_seconds: float) -> None:
             assert constraints.asked.wait(20)
         else:
             assert not constraints.asked.is_set()
+
+
+class LateQueue(SimpleQueue[Any]):
+    """Whoever puts something in it goes on later."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(item)
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_of_it_runs_on_after_its_end(fails: bool) -> None:
+    """Or the core would outlive the interpreter."""
+    core = EngineCore(Scheduler(SchedulerConfig(kv_blocks=8, block_size=4)), ScriptedRunner(4), SlowConstraints())
+    here, there = socket.socketpair()
+    failing = patch.object(core, "step", side_effect=RuntimeError("no more")) if fails else nullcontext()
+    with here, there, failing, patch("millstream.engine.worker.SimpleQueue", LateQueue):
+        if fails:
+            here.sendall(frame(ask("a")))
+        else:
+            here.close()
+        with pytest.raises(RuntimeError, match="no more") if fails else nullcontext():
+            Worker(there, core).run()
+        assert "commands" not in {thread.name for thread in threading.enumerate()}

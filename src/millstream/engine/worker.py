@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,8 @@ IDLE_SECONDS = 1.0
 then; not earlier, as many start an engine to ask it something at once."""
 _TELL_SECONDS = 0.5
 """How often counts are told while steps are made: they are lost with the process otherwise."""
+_END_SECONDS = 5.0
+"""How long the end waits for the thread that reads, which may be sending to somebody who reads nothing."""
 
 
 class Worker:
@@ -82,11 +85,18 @@ class Worker:
 
     def run(self) -> None:
         """Serve until the other side closes the socket."""
-        threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        while self._take_commands():
-            if self._core.has_work:
-                self._send(Step(self._core.step(self._announce)))
-                self._tell()
+        listener = threading.Thread(target=self._listen, name="commands", daemon=True)
+        listener.start()
+        try:
+            while self._take_commands():
+                if self._core.has_work:
+                    self._send(Step(self._core.step(self._announce)))
+                    self._tell()
+        finally:
+            # A thread that lives on would keep the core alive beyond the end of the interpreter, which reports that.
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RD)
+            listener.join(_END_SECONDS)
 
     def _tell(self) -> None:
         """Tell the counts if that is due, or if no further step will."""
