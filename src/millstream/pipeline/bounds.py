@@ -39,8 +39,8 @@ class LengthBound:
         self._longest: int | None = None
 
     async def check(self, length: int, longest: int | None, *, param: str, answered: bool = True) -> None:
-        """Refuse a text of so many characters if it cannot have ``longest`` tokens or fewer (None: any number); ``answered``: an answer must
-        follow.
+        """Refuse a text of so many characters if it cannot have ``longest`` tokens or fewer (None: any number);
+        ``answered``: an answer must follow.
 
         Raises:
             ApiError: 400; 413 for what might fit but is too long to be worked on at all.
