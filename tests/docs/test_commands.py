@@ -56,6 +56,16 @@ def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_are_for_any_shell(page: Path) -> None:
+    """They run in bash here, as readers may have it; nothing may need it."""
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.language in ("sh", "console"):
+            text = "\n".join(command.text for command in commands(block))
+            read = subprocess.run([shutil.which("dash") or "sh", "-n"], input=text, capture_output=True, text=True)
+            assert read.returncode == 0, f"line {block.line}: {read.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_data_can_be_read(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language == "json":

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from millstream.ir.errors import ApiError, ContextLengthExceeded
-from millstream.ir.request import ChatRequest, CompletionRequest, Message, Request, Sampling
+from millstream.ir.request import ChatRequest, CompletionRequest, Message, Request, Sampling, Tool, ToolCall
+from millstream.models.template import JinjaChatTemplate
 from millstream.pipeline.bounds import LONGEST_TEXT
 from millstream.pipeline.local import LONG_CONVERSATION, LONG_LIST, LONG_TEXT, LocalProvider
 from support.scripted_model import EOS, VOCAB_SIZE, TinyTemplate, TinyTokenizer, ask, engine, run
 
 CONTEXT = 128
+HUGE = "a" * 8_100_000
 
 
 class Places:
@@ -125,6 +127,55 @@ def test_what_is_too_long_for_anything_is_refused_uncounted() -> None:
             run(work)
         assert (caught.value.status, caught.value.code) == (413, "text_too_long")
     assert provider.tokenizer.encoding.seen == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("user", HUGE),
+        Message("assistant", "", reasoning=HUGE),
+        Message("assistant", "", tool_calls=(ToolCall("call_1", "f", HUGE),)),
+    ],
+    ids=["content", "reasoning", "arguments"],
+)
+def test_a_conversation_too_long_for_anything_never_reaches_its_template(message: Message) -> None:
+    provider = Watched()
+    conversation = ChatRequest(model="tiny", messages=(Message("user", "hi"), message))
+    error = provider.refusal(conversation)
+    assert isinstance(error, ContextLengthExceeded)
+    assert error.at_least
+    for work in (provider.prompt_tokens(conversation), provider.render(conversation)):
+        with pytest.raises(ApiError, match=r"has 810000\d characters.*4194304") as caught:
+            run(work)
+        assert (caught.value.status, caught.value.code, caught.value.param) == (413, "text_too_long", "messages")
+    assert provider.template.rendering.seen == []
+
+
+def test_tools_are_part_of_that_text() -> None:
+    provider = Watched()
+    tools = (Tool("f", description="é" * (LONGEST_TEXT // 2)), Tool("g", description="é" * (LONGEST_TEXT // 2)))
+    with pytest.raises(ApiError, match="4194304") as caught:
+        run(provider.render(ChatRequest(model="tiny", messages=(Message("user", "hi"),), tools=tools)))
+    assert caught.value.code == "text_too_long"
+    assert provider.template.rendering.seen == []
+
+
+def test_what_a_template_makes_too_long_is_not_shown() -> None:
+    provider = Watched()
+    with pytest.raises(ApiError, match="4194304") as caught:
+        run(provider.render(ask("a" * LONGEST_TEXT)))
+    assert (caught.value.status, caught.value.code) == (413, "text_too_long")
+    assert provider.template.rendering.seen == ["long-work"]
+
+
+def test_a_template_that_blows_up_is_blamed_itself() -> None:
+    template = JinjaChatTemplate("{% for m in messages %}{{ m.content * 3 }}{% endfor %}")
+    provider = LocalProvider(
+        engine([97], context_length=CONTEXT), tokenizer=TinyTokenizer(), template=template, reasoning_format="none"
+    )
+    with pytest.raises(ApiError, match=r"chat template was stopped: it made a text of more than 8000000") as caught:
+        run(provider.render(ask("a" * 3_000_000)))
+    assert caught.value.status == 400
 
 
 def test_a_vocabulary_of_stop_tokens_cannot_wait_for_the_minimum() -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,15 @@ def test_every_route_is_described(client: TestClient, document: dict[str, Any]) 
     assert described == there
     assert described == SUMMARIES.keys()
     assert {path for method, path in there if method == "POST"} >= BODIES.keys()
+
+
+def test_every_route_is_in_the_table_of_the_api_page() -> None:
+    """The operator's are on a page of their own."""
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = page.partition("| path | what |")[2].partition("\n## ")[0]
+    paths = {path.replace("{model}", "{id}") for _, path in SUMMARIES}
+    public = {path for path in paths if not path.startswith(("/v1/admin", "/assets"))}
+    assert {path for path in public if f" {path}`" not in listed} == set()
 
 
 @pytest.mark.parametrize("path", BODIES)

@@ -31,7 +31,7 @@ def live() -> Iterator[Live]:
         ("POST", CHAT, {"content-type": "application/json; charset=utf-8"}, BODY, 200, None),
         ("POST", CHAT, JSON, b"", 400, "invalid_json"),
         ("POST", CHAT, JSON, b"{", 400, "invalid_json"),
-        ("POST", CHAT, JSON, b"\xff\xfe", 400, None),
+        ("POST", CHAT, JSON, b"\xff\xfe", 400, "invalid_json"),
         ("POST", CHAT, JSON, b"[" * 4000, 400, None),
         ("POST", CHAT, JSON, b'{"model":"nope","messages":[{"role":"user","content":"hi"}]}', 404, "model_not_found"),
         ("POST", CHAT, {"content-type": "text/plain"}, BODY, 415, "unsupported_media_type"),

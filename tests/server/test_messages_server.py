@@ -215,13 +215,27 @@ def test_what_cannot_count_says_so(scripted: Live) -> None:
 
 def test_texts_without_bounds_are_refused(local: Live) -> None:
     text = "word " * 900_000
+    conversation = {"model": "tiny", "messages": [{"role": "user", "content": text}]}
     for path, body in (
         ("/tokenize", {"prompt": text}),
-        ("/v1/messages/count_tokens", {"model": "tiny", "messages": [{"role": "user", "content": text}]}),
+        ("/tokenize", conversation),
+        ("/apply-template", conversation),
+        ("/v1/messages/count_tokens", conversation),
     ):
         status, answer = post(local, path, body)
-        assert (status, answer["error"]["type"]) in ((413, "request_too_large"), (413, "invalid_request_error"))
+        assert status == 413
+        assert answer["error"].get("code", "text_too_long") == "text_too_long"
         assert "4194304" in answer["error"]["message"]
+    for path, body in (
+        ("/v1/chat/completions", conversation),
+        ("/v1/completions", {"model": "tiny", "prompt": text}),
+        ("/v1/responses", {"model": "tiny", "input": text}),
+        ("/v1/messages", {**conversation, "max_tokens": 1}),
+    ):
+        status, answer = post(local, path, body)
+        assert status == 400
+        assert answer["error"].get("code", "context_length_exceeded") == "context_length_exceeded"
+        assert "at least" in answer["error"]["message"]
     status, answer = post(local, "/detokenize", {"tokens": [11111] * 1_400_000})
     assert (status, answer["error"]["param"]) == (400, "tokens")
     assert "8388608 bytes" in answer["error"]["message"]

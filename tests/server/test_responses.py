@@ -201,11 +201,13 @@ async def test_errors_are_typed(live: Live, client: AsyncOpenAI) -> None:
     assert (long.value.code, long.value.param) == ("context_length_exceeded", "input")
 
 
-def test_paths_that_are_not_there(live: Live) -> None:
+def test_paths_that_are_refused_by_name(live: Live) -> None:
     with live.client() as http:
         for path in ("compact", "input_tokens"):
             answer = http.post(f"/v1/responses/{path}", json={})
-            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (404, "not_supported")
+            assert f"/v1/responses/{path} is not supported" in error["message"]
 
 
 async def test_a_failure_in_the_middle(live: Live, client: AsyncOpenAI) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase as ChatParams
 from openai.types.completion_create_params import CompletionCreateParamsBase as CompletionParams
 from openai.types.embedding_create_params import EmbeddingCreateParams
 
-from millstream.surfaces.fields import FieldTable, markdown_table
+from millstream.ir.errors import ApiError
+from millstream.surfaces.anthropic_fields import MESSAGES_FIELDS
+from millstream.surfaces.fields import FieldTable, check_fields, markdown_table
 from millstream.surfaces.openai_chat_request import ChatBody
 from millstream.surfaces.openai_completions import CompletionBody
 from millstream.surfaces.openai_embeddings import EmbeddingBody
 from millstream.surfaces.openai_fields import CHAT_FIELDS, COMPLETION_FIELDS, EMBEDDING_FIELDS
+from millstream.surfaces.responses.fields import RESPONSES_FIELDS
 
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -32,6 +36,25 @@ def test_every_field_of_openai_is_decided(table: FieldTable, params: type) -> No
 def test_what_is_said_to_be_honoured_is_read(table: FieldTable, body: type) -> None:
     honoured = {name for name, field in table.items() if field.status == "honoured"}
     assert honoured == set(body.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "told"),
+    [
+        (MESSAGES_FIELDS, "seed", "It is a field of chat completions, completions and Responses, not of this request."),
+        (MESSAGES_FIELDS, "stop", "It is a field of chat completions, completions and Responses, not of this request."),
+        (CHAT_FIELDS, "max_output_tokens", "It is a field of Responses, not of this request."),
+        (RESPONSES_FIELDS, "suffix", "It is a field of completions, not of this request."),
+        (MESSAGES_FIELDS, "mirostat", ""),
+        (MESSAGES_FIELDS, "sped", "Did you mean 'speed'?"),
+    ],
+)
+def test_a_field_of_another_surface_is_no_misspelling(table: FieldTable, name: str, told: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        check_fields({name: msgspec.Raw(b"1")}, table)
+    message = f"Unrecognized request argument supplied: {name!r}."
+    assert caught.value.message == f"{message} {told}".strip()
+    assert (caught.value.code, caught.value.param) == ("unknown_parameter", name)
 
 
 @pytest.mark.parametrize("table", [CHAT_FIELDS, COMPLETION_FIELDS, EMBEDDING_FIELDS])

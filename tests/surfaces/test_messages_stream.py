@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -311,6 +312,21 @@ def test_a_thread_is_refused_in_the_way_that_clients_go_on_without() -> None:
 def test_a_long_prompt_is_told_in_the_words_that_clients_know() -> None:
     body = json.loads(messages.encode_error(context_length_exceeded(3000, 2048)))
     assert body["error"]["message"] == "prompt is too long: 3000 tokens > 2047 maximum"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)",  # Claude Code
+        r"prompt is too long: (\d+) tokens > (\d+) maximum",  # many others
+    ],
+)
+def test_a_count_that_was_not_finished_is_told_as_such_and_can_be_parsed(pattern: str) -> None:
+    message = json.loads(messages.encode_error(context_length_exceeded(9259, 8192, at_least=True)))["error"]["message"]
+    found = re.search(pattern, message)
+    assert found is not None
+    assert found.groups() == ("9259", "8191")
+    assert message.endswith("maximum (at least: it was not counted to its end)")
 
 
 @pytest.mark.parametrize(

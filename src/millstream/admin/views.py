@@ -94,8 +94,8 @@ class RequestDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is served, or could be. ``fetched_bytes`` of ``fetch_bytes``: how far a pull is. ``default``: takes
-    requests that name no model. ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
+    """A model that is served, or could be. ``fetched_bytes`` of ``fetch_bytes``: how far a pull is. ``default``: the
+    server is ready if this one is. ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
 
     name: str
     state: ModelState

@@ -58,15 +58,15 @@ class ModelDesk:
         models = self._models()
         model = self._find(name, models)
         if self._host.is_unloading(name):
-            raise _conflict(f"The model {name} is being unloaded. Load it when that is done.", "model_unloading")
+            raise _conflict(f"The model {name} is being unloaded. Load it when that is done.", code="model_unloading")
         if self._host.served(name) is None and not self._host.is_loading(name):
             if model.path is None:
-                raise _conflict(f"The model {name} is not here. Fetch it first, with a pull.", "model_not_here")
+                raise _conflict(f"The model {name} is not here. Fetch it first, with a pull.", code="model_not_here")
             source = ModelSource(name, model.path)
             try:
                 await self._host.check(source)
             except ModelLoadError as error:
-                raise _conflict(f"The model {name} cannot be loaded: {error}.", "model_not_loadable") from None
+                raise _conflict(f"The model {name} cannot be loaded: {error}.", code="model_not_loadable") from None
             self._host.load(source)
         return self._view(name, models)
 
@@ -79,7 +79,7 @@ class ModelDesk:
         models = self._models()
         self._find(name, models)
         if name not in self._host.names():
-            raise _conflict(f"The model {name} is not loaded.", "model_not_loaded")
+            raise _conflict(f"The model {name} is not loaded.", code="model_not_loaded")
         self._host.unload(name)
         return self._view(name, models)
 
@@ -94,7 +94,7 @@ class ModelDesk:
         if model.path is None and model.origin is not None:
             self._pulls.start(model.origin)
         elif model.path is None:
-            raise _conflict(f"The model {name} is no model of the catalogue and cannot be fetched.", "no_origin")
+            raise _conflict(f"The model {name} is no model of the catalogue and cannot be fetched.", code="no_origin")
         return self._view(name, models)
 
     async def cancel_pull(self, name: str) -> ModelView:
@@ -105,7 +105,7 @@ class ModelDesk:
         """
         self._find(name, self._models())
         if not await self._pulls.cancel(name):
-            raise _conflict(f"The model {name} is not being fetched.", "not_pulling")
+            raise _conflict(f"The model {name} is not being fetched.", code="not_pulling")
         return self._view(name, self._models())
 
     def _models(self) -> dict[str, ShelfModel]:
@@ -178,5 +178,5 @@ def _outside(source: ModelSource, known: ShelfModel | None) -> ShelfModel:
     return ShelfModel(name=source.name, title=source.path.stem, license="", size=size, path=path)
 
 
-def _conflict(message: str, code: str) -> ApiError:
+def _conflict(message: str, *, code: str) -> ApiError:
     return ApiError(message, code=code, status=409, param="model")

@@ -147,7 +147,7 @@ class ModelHost:
 
     @property
     def default(self) -> str | None:
-        """The model of requests that name none; None: there is none."""
+        """The model that readiness is about, and the first of all lists; None: there is none."""
         return self._default
 
     def engines(self) -> list[Served | LostEngine]:

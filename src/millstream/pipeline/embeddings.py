@@ -45,7 +45,9 @@ class Embedder:
         deadline = deadline_of(request.service)
         info = self._engine.info
         if not info.hidden_size:
-            raise ApiError("The engine behind this model makes no embeddings.", status=501)
+            raise ApiError(
+                "The engine behind this model makes no embeddings.", code="embeddings_unsupported", status=501
+            )
         pooling = _POOLINGS.get(self._pooling)
         if pooling is None:
             raise _no_vector(self._pooling)

@@ -17,7 +17,7 @@ from millstream.ir.threads import beside
 from millstream.models.interfaces import ChatTemplate, Tokenizer
 from millstream.parsing.stops import StopStrings
 from millstream.parsing.tokens import TokenTable
-from millstream.pipeline.bounds import LONG_TEXT, LengthBound
+from millstream.pipeline.bounds import LONG_TEXT, LONGEST_TEXT, LengthBound, text_length
 from millstream.pipeline.calls import new_call_id
 from millstream.pipeline.checks import GrammarChecker
 from millstream.pipeline.choice import ChoiceDecoder
@@ -137,7 +137,9 @@ class LocalProvider:
     async def render(self, request: ChatRequest) -> str:
         """See `millstream.ir.provider.PromptTools`."""
         self._check_model(request.model)
-        return (await self._turn(request)).prompt
+        prompt = (await self._turn(request)).prompt
+        await self._bound.check(len(prompt), None, param="messages")
+        return prompt
 
     async def prompt_tokens(self, request: ChatRequest) -> list[int]:
         """See `millstream.ir.provider.PromptTools`."""
@@ -183,7 +185,7 @@ class LocalProvider:
 
     async def _prompt(self, request: ChatRequest, context: int | None = None) -> _Prompt:
         """The prompt; ``context``: what is certain not to fit this many tokens is refused before it is tokenised."""
-        turn = await self._turn(request)
+        turn = await self._turn(request, context)
         ids = await self._encode(turn.prompt, context=context, param="messages")
         if not ids and self._tokenizer.bos_id is not None:
             ids = [self._tokenizer.bos_id]
@@ -191,12 +193,17 @@ class LocalProvider:
             raise invalid("The prompt is empty, and this model has no token to begin a text with.", param="messages")
         return _Prompt(ids, turn)
 
-    async def _turn(self, request: ChatRequest) -> Turn:
+    async def _turn(self, request: ChatRequest, context: int | None = None) -> Turn:
+        """The rendered conversation; ``context`` as in `_prompt`. What is too long for anything is refused first: a
+        template that is stopped over it would be blamed for what the request says."""
         if self._dialect is None:
             raise invalid(
                 f"The model {self._name!r} has no chat template. Use a completion request instead.", param="messages"
             )
-        if _is_long(request):
+        length = text_length(request)
+        if length > LONGEST_TEXT:
+            await self._bound.check(length, _room(context), param="messages")
+        if _takes_a_while(request, length):
             return await beside(self._dialect.turn, request)
         return self._dialect.turn(request)
 
@@ -206,7 +213,7 @@ class LocalProvider:
         try:
             if len(text) < LONG_TEXT:
                 return self._tokenizer.encode(text, add_bos=add_bos)
-            await self._bound.check(text, None if context is None else context - 1, param=param)
+            await self._bound.check(len(text), _room(context), param=param)
             return await beside(self._tokenizer.encode, text, add_bos=add_bos)
         except UnicodeEncodeError:
             raise invalid("The text contains a lone surrogate, which is no character.") from None
@@ -240,8 +247,13 @@ class LocalProvider:
         return ThinkingBudget(limit, close, self._tokenizer.encode(close), opening)
 
 
-def _is_long(request: ChatRequest) -> bool:
-    """Whether to render a conversation takes a while."""
+def _room(context: int | None) -> int | None:
+    """Most tokens of a prompt that an answer must follow; None: any number."""
+    return None if context is None else context - 1
+
+
+def _takes_a_while(request: ChatRequest, length: int) -> bool:
+    """Whether to render a conversation of so many characters does."""
     if len(request.messages) >= LONG_CONVERSATION or len(request.template_kwargs) >= LONG_CONVERSATION:
         return True
-    return sum(len(message.content) for message in request.messages) >= LONG_TEXT or len(request.tools) >= 32
+    return length >= LONG_TEXT or len(request.tools) >= 32

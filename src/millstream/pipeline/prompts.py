@@ -48,7 +48,7 @@ class PromptReader:
         context = longest + answered
         for prompt, path in zip(prompts, paths, strict=True):
             if isinstance(prompt, str):
-                await self._bound.check(prompt, longest, param=path, answered=answered)
+                await self._bound.check(len(prompt), longest, param=path, answered=answered)
             elif len(prompt) > longest:
                 raise context_length_exceeded(len(prompt), context, param=path, answered=answered)
 

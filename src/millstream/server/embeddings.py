@@ -37,7 +37,7 @@ class EmbeddingRoutes:
         since = clock()
         call = await decoded(len(body), openai_embeddings.decode, body)
         if not isinstance(self._provider, EmbeddingProvider):
-            raise ApiError("What answers here makes no embeddings.", status=501)
+            raise ApiError("What answers here makes no embeddings.", code="embeddings_unsupported", status=501)
         request = terms.applied(call.request)
         terms.reserve(request)
         made = await self._made(self._provider, request, since, terms)

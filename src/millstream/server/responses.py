@@ -28,6 +28,11 @@ from millstream.surfaces.responses import ResponsesEncoder, ResponsesOptions
 from millstream.surfaces.wire import Call, Limits, Surface, WireOptions
 
 PATH = "/v1/responses"
+NOT_SUPPORTED = {
+    "compact": "conversations are not compacted",
+    "input_tokens": "the tokens of a conversation are told by /tokenize",
+}
+"""Paths of OpenAI that would else look like a response's id, and why they are refused."""
 
 
 class ResponsesRoutes:
@@ -44,7 +49,7 @@ class ResponsesRoutes:
         """What to mount."""
         return [
             Route(PATH, AnswerRoute(surface.NAME, self._exchange, self._requests, self._settings), methods=["POST"]),
-            *(Route(f"{PATH}/{name}", self.unknown, methods=["POST"]) for name in ("compact", "input_tokens")),
+            *(Route(f"{PATH}/{name}", self.not_supported, methods=["POST"]) for name in NOT_SUPPORTED),
             Route(PATH + "/{id}", self.retrieve, methods=["GET"]),
             Route(PATH + "/{id}", self._stored.delete, methods=["DELETE"]),
             Route(PATH + "/{id}/input_items", self._stored.input, methods=["GET"]),
@@ -54,10 +59,11 @@ class ResponsesRoutes:
     def _exchange(self, terms: Terms) -> ResponsesExchange:
         return ResponsesExchange(self._provider, self._store, self._settings.limits, terms)
 
-    async def unknown(self, request: HttpRequest) -> Response:
-        """Paths that would else look like a response's id."""
-        where = f"{request.method} {request.url.path}"
-        raise ApiError(f"Unknown request URL: {where}.", code="unknown_url", status=404)
+    async def not_supported(self, request: HttpRequest) -> Response:
+        """A 404 that names the path, for `NOT_SUPPORTED`."""
+        path = request.url.path
+        why = NOT_SUPPORTED[path.rpartition("/")[2]]
+        raise ApiError(f"{request.method} {path} is not supported: {why}.", code="not_supported", status=404)
 
     async def retrieve(self, request: HttpRequest) -> Response:
         """The response as it was sent."""

@@ -67,7 +67,12 @@ class TextRoutes:
     def _tools(self) -> PromptTools:
         if isinstance(self._provider, PromptTools):
             return self._provider
-        raise ApiError("What answers here makes no prompts of its own: it can neither show nor count them.", status=501)
+        raise ApiError(
+            "What answers here makes no prompts of its own: it can neither show nor count them.",
+            type="server_error",
+            code="not_supported",
+            status=501,
+        )
 
     def _model(self, asked: str | None, terms: Terms) -> str:
         """The model that is asked for; if none is named, the first that the key may use. Raises `ApiError` (404; 503:

@@ -68,8 +68,10 @@ def _envelope(message: str, status: int) -> dict[str, Any]:
 
 def _message(error: ApiError) -> str:
     if isinstance(error, ContextLengthExceeded):
-        # Word for word as Anthropic says it: clients recognise the case by it.
-        return f"prompt is too long: {error.prompt_tokens} tokens > {error.context_length - 1} maximum"
+        # Word for word as Anthropic says it: clients recognise the case by it and read both numbers out of it, which
+        # nothing may part.
+        words = f"prompt is too long: {error.prompt_tokens} tokens > {error.context_length - 1} maximum"
+        return f"{words} (at least: it was not counted to its end)" if error.at_least else words
     return error.message
 
 

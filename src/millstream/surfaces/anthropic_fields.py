@@ -75,5 +75,6 @@ MESSAGES_FIELDS = field_table(
         refused("mcp_servers", "the server calls no MCP servers; give their tools in `tools`.", []),
         refused("compaction", "conversations are not compacted."),
         refused("thread", "conversations are not stored; the SDKs' tool runners then go on without."),
-    )
+    ),
+    surface="Messages",
 )

@@ -44,9 +44,16 @@ def ignored(name: str, note: str) -> Field:
 FieldTable = Mapping[str, Field]
 
 
-def field_table(fields: Iterable[Field]) -> FieldTable:
-    """Index fields by name."""
-    return {field.name: field for field in fields}
+_SURFACES: dict[str, FieldTable] = {}
+"""The tables of the surfaces that answer, by what they are called; filled as their modules are imported."""
+
+
+def field_table(fields: Iterable[Field], *, surface: str | None = None) -> FieldTable:
+    """Index fields by name. ``surface``: whose fields they are, for requests of others that name one of them."""
+    table = {field.name: field for field in fields}
+    if surface is not None:
+        _SURFACES[surface] = table
+    return table
 
 
 def check_fields(raw: Mapping[str, msgspec.Raw], table: FieldTable) -> None:
@@ -91,6 +98,15 @@ def _unknown_message(unknown: list[str], table: FieldTable) -> str:
     shown = ", ".join(repr(name[:64]) for name in unknown[:8])
     noun = "argument" if len(unknown) == 1 else "arguments"
     message = f"Unrecognized request {noun} supplied: {shown}."
+    if elsewhere := [surface for surface, fields in _SURFACES.items() if unknown[0] in fields]:
+        # It is no misspelling, so nothing near it is suggested, nor a surface that refuses it too.
+        taken = [surface for surface in elsewhere if _SURFACES[surface][unknown[0]].status != "refused"]
+        taken.sort(key=str.casefold)
+        return f"{message} It is a field of {_enumerated(taken)}, not of this request." if taken else message
     known = [name for name, field in table.items() if field.status != "refused"]
     near = difflib.get_close_matches(unknown[0][:64], known, n=1, cutoff=0.75)
     return f"{message} Did you mean '{near[0]}'?" if near else message
+
+
+def _enumerated(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -129,7 +129,8 @@ CHAT_FIELDS = field_table(
         ),
         *_IGNORED,
         *_VENDOR,
-    )
+    ),
+    surface="chat completions",
 )
 
 COMPLETION_FIELDS = field_table(
@@ -163,7 +164,8 @@ COMPLETION_FIELDS = field_table(
         ignored("service_tier", "There is one tier."),
         *_IGNORED,
         *_VENDOR,
-    )
+    ),
+    surface="completions",
 )
 
 EMBEDDING_FIELDS = field_table(
@@ -178,7 +180,8 @@ EMBEDDING_FIELDS = field_table(
         honoured("dimensions", "Keep so many leading components and scale to length 1 again; 1 to the model's own."),
         *service.QUEUE_FIELDS,
         ignored("user", "Names an end user; changes nothing of the answer."),
-    )
+    ),
+    surface="embeddings",
 )
 
 PRINTED = {

@@ -70,7 +70,8 @@ def decode_body(body: bytes, kind: type[T], table: FieldTable) -> T:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise invalid(f"The request body is not valid UTF-8: byte {error.start} cannot be decoded.") from None
+        message = f"The request body is not valid UTF-8: byte {error.start} cannot be decoded."
+        raise invalid(message, code="invalid_json") from None
     fields = read_json(body, dict[str, msgspec.Raw])
     check_fields(fields, table)
     _check_sizes(fields)
@@ -211,8 +212,8 @@ def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
     return result
 
 
-def check_depth(name: str, value: Any, limit: int) -> None:
-    """Refuse values nested deeper than ``limit``."""
+def check_depth(name: str, value: Any, limit: int, *, code: str | None = None) -> None:
+    """Refuse values nested deeper than ``limit``, with this code."""
     level: list[Any] = [value]
     for _ in range(limit):
         level = [
@@ -223,7 +224,7 @@ def check_depth(name: str, value: Any, limit: int) -> None:
         ]
         if not level:
             return
-    raise invalid(f"{name} is nested too deeply (limit {limit}).", param=name)
+    raise invalid(f"{name} is nested too deeply (limit {limit}).", param=name, code=code)
 
 
 N = TypeVar("N", int, float)

@@ -20,11 +20,13 @@ def check_parameters(schema: dict[str, Any] | None, path: str, limits: Limits) -
     """Refuse parameters that are no object's schema, or nested without end."""
     if schema is None:
         return
-    check_depth(path, schema, limits.schema_depth)
+    check_depth(path, schema, limits.schema_depth, code="invalid_schema")
     kind = schema.get("type", "object")
     if kind != "object":
         raise invalid(
-            f"{path} must be the schema of an object (type 'object'), got type {str(kind)[:64]!r}.", param=path
+            f"{path} must be the schema of an object (type 'object'), got type {str(kind)[:64]!r}.",
+            param=path,
+            code="invalid_schema",
         )
 
 
@@ -39,5 +41,5 @@ def schema_format(
     """Visible text that a schema describes; ``path`` is where the schema stands."""
     if schema is None:
         raise missing(path)
-    check_depth(path, schema, limits.schema_depth)
+    check_depth(path, schema, limits.schema_depth, code="invalid_schema")
     return ResponseFormat("json_schema", schema=schema, name=name, strict=strict)

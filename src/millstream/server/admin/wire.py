@@ -61,4 +61,4 @@ def _end_of(entry: Entry) -> Error:
     """For a request that ended without saying so to its client, who had left or was cut off."""
     if entry.cancelled:
         return error_of(cancelled_by_operator())
-    return Error(f"The request ended: {entry.timeline[-1].note}.", code=entry.end)
+    return Error(f"The request ended: {entry.timeline[-1].note}.", code="request_ended")

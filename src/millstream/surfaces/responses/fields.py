@@ -111,7 +111,8 @@ RESPONSES_FIELDS = field_table(
         ignored("client_metadata", "Labels of the client."),
         ignored("access_programs", "There are none."),
         ignored("image", "There are no images."),
-    )
+    ),
+    surface="Responses",
 )
 
 INCLUDABLE = (

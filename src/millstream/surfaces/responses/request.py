@@ -137,7 +137,8 @@ def parse(body: bytes, limits: Limits = Limits()) -> ParsedRequest:  # noqa: B00
         raise invalid("input must not be empty.", param="input")
     if len(references(wire.input)) > MAX_REFERENCES:
         raise invalid(f"input: at most {MAX_REFERENCES} item references are allowed.", param="input")
-    return ParsedRequest(wire, _echoed(body, limits), read_tools(wire.tools, limits))
+    tools = read_tools(wire.tools, limits)  # first, as it says more exactly what is nested too deeply
+    return ParsedRequest(wire, _echoed(body, limits), tools)
 
 
 def build(

@@ -126,7 +126,7 @@ def model_content(model: ModelView) -> Content:
     if model.activations == "int8":
         facts.append("activations in int8")
     if model.default:
-        facts.append("answers requests that name no model")
+        facts.append("the default model")
     parts: list[Content] = [Content(" · ".join(facts))]
     if model.state == "pulling":
         share = text.share(model.fetched_bytes, model.fetch_bytes)
