@@ -352,6 +352,19 @@ def test_the_wire_view_tells_what_the_client_is_told(asked: str) -> None:
         assert view.finish == told.finish
 
 
+def test_a_wire_view_is_had_by_the_name_of_the_list_too() -> None:
+    with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
+        stream = Stream(live, BODY)
+        wait_until(lambda: stream.text)
+        view = view_of(client, stream.id)
+        assert view is not None
+        with client.stream("GET", f"{ADMIN}/{stream.id}/wire?surface={view.surface}") as answer:
+            assert answer.status_code == 200
+            client.post(f"{ADMIN}/{stream.id}/cancel")
+            assert b"chat.completion.chunk" in answer.read()
+        stream.end()
+
+
 def test_a_wire_view_ends_with_its_request() -> None:
     with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
         stream = Stream(live, BODY)
