@@ -52,9 +52,10 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, open or of the last that ended. ``key``: the name of the key that it came with; empty: none. ``state`` and ``wait_reason`` are
-    those of its sequences. ``prompt_done``: of the prompt's tokens those that are computed, cached ones among them, in
-    the sequence that is furthest. ``tokens_per_second``: of its own decode so far."""
+    """One request, open or of the last that ended. ``key``: the name of the key that it came with; empty: none.
+    ``state`` and ``wait_reason`` are those of its sequences. ``prompt_done``: of the prompt's tokens those that are
+    computed, cached ones among them, in the sequence that is furthest. ``tokens_per_second``: of its own decode so
+    far."""
 
     id: str
     key: str = ""

@@ -34,6 +34,17 @@ def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
         return model.path
 
 
+def names_model(ref: str) -> bool:
+    """Whether ``ref`` is a model to `find_or_fetch`, here or not."""
+    try:
+        resolve_model(ref, lambda model: Path(model.filename))
+    except ModelUnavailable:
+        from millstream.models.shelf import shelf
+
+        return ref in shelf()
+    return True
+
+
 def fetch_shown(model: CatalogueModel, folder: Path | None = None, *, as_json: bool = False) -> Path:
     """`fetch_model` with its progress on stderr, or as lines of JSON on stdout. Raises `ModelUnavailable`."""
     from millstream.models.fetch import fetch_model

@@ -54,7 +54,7 @@ def check(context: typer.Context) -> None:
 @config_app.command()
 def show(
     context: typer.Context,
-    command: Annotated[str | None, typer.Argument(help="Only this command's.")] = None,
+    command: Annotated[str | None, typer.Argument(metavar="COMMAND", help="Only this command's.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Defaults too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON, defaults included.")] = False,
 ) -> None:
