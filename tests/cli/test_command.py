@@ -99,7 +99,7 @@ def test_what_a_start_waits_for_imports_little(module: str, names: tuple[str, ..
     ("args", "word"),
     [
         (("serve", "--port", "70000"), "--port"),
-        (("run",), "prompt"),
+        (("run",), "PROMPT"),
         (("run", "hi", "--kv-cache", "12"), "is not a size"),
         (("run", "hi", "--temperature", "-1"), "temperature"),
         (("serve", "--nonsense"), "nonsense"),

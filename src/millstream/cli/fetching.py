@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,11 +20,20 @@ _LINE_SECONDS = 5.0
 _JSON_SECONDS = 0.5
 
 
+Bring = Callable[[CatalogueModel], Path]
+"""Says where a model's file will be, or puts it there."""
+
+
 def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
     """The file a user means by ``ref`` (None: the default model): as `resolve_model`, or a name that `list` shows.
     Raises `CliError`."""
+    return find_file(ref, fetch_shown if fetch else None)
+
+
+def find_file(ref: str | None, bring: Bring | None) -> Path:
+    """As `find_or_fetch`, with another way to come by a model that is not here (None: there is none)."""
     try:
-        return resolve_model(ref, fetch_shown if fetch else None)
+        return resolve_model(ref, bring)
     except ModelUnavailable as error:
         from millstream.models.shelf import shelf
 
@@ -37,11 +46,9 @@ def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
 def names_model(ref: str) -> bool:
     """Whether ``ref`` is a model to `find_or_fetch`, here or not."""
     try:
-        resolve_model(ref, lambda model: Path(model.filename))
-    except ModelUnavailable:
-        from millstream.models.shelf import shelf
-
-        return ref in shelf()
+        find_file(ref, lambda model: Path(model.filename))
+    except CliError:
+        return False
     return True
 
 

@@ -164,7 +164,7 @@ ThreadsOption = Annotated[
 ContextOption = Annotated[
     int | None,
     typer.Option(
-        "--ctx", metavar="N", min=1, help="Most tokens of prompt and answer together; the model's if not given.",
+        "--ctx", metavar="N", min=1, help="Most tokens of prompt and answer together; the model's if not given, and never more than that.",
         rich_help_panel=_ENGINE,
     ),
 ]  # fmt: skip
