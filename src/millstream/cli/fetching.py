@@ -14,6 +14,7 @@ import msgspec
 
 from millstream.cli.errors import CliError
 from millstream.cli.terminal import is_terminal, note
+from millstream.ir.sizes import size
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, resolve_model
 
 _LINE_SECONDS = 5.0
@@ -75,7 +76,7 @@ def _bar(model: CatalogueModel) -> Iterator[OnProgress]:
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"fetching {model.name}", total=model.download_bytes)
+        task = progress.add_task(f"fetching {model.name} ({size(model.size)})", total=model.download_bytes)
 
         def show(state: Progress) -> None:
             if state.stage == "waiting":
@@ -91,7 +92,7 @@ def _bar(model: CatalogueModel) -> Iterator[OnProgress]:
 def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
     last = time.monotonic()
     waiting = False
-    note(f"fetching {model.name} ({model.download_bytes / 1e6:.0f} MB, once)")
+    note(f"fetching {model.name} ({size(model.size)}, once): {size(model.download_bytes)} to fetch")
 
     def show(state: Progress) -> None:
         nonlocal last, waiting
@@ -101,7 +102,7 @@ def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
                 note(f"another process is fetching {model.name}; waiting for it")
         elif time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
-            note(f"fetching {model.name}: {state.done / 1e6:.0f} of {state.total / 1e6:.0f} MB")
+            note(f"fetching {model.name}: {size(state.done)} of {size(state.total)}")
 
     yield show
 

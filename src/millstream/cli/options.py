@@ -164,8 +164,8 @@ ThreadsOption = Annotated[
 ContextOption = Annotated[
     int | None,
     typer.Option(
-        "--ctx", metavar="N", min=1, help="Most tokens of prompt and answer together; the model's if not given, and never more than that.",
-        rich_help_panel=_ENGINE,
+        "--ctx", metavar="N", min=1, rich_help_panel=_ENGINE,
+        help="Most tokens of prompt and answer together; the model's if not given, and never more than that.",
     ),
 ]  # fmt: skip
 KvCacheOption = Annotated[
