@@ -106,6 +106,8 @@ def test_nothing_is_fetched_for_a_server_that_cannot_start(
             (("gemma", str(tmp_path / "none.gguf")), "no such file"),
             (("gemma", "gemma"), "two models would be called 'gemma-3-270m'"),
             (("gemma", "smollm2", "--model-name", "gemma-3-270m", "--model-name", "gemma-3-270m"), "two models"),
+            (("gemma", "--port", "0", "--journal", str(broken / "journal")), "cannot write a journal"),
+            (("gemma", "--port", "0", "--otlp-endpoint", "collector"), "is no address of a collector"),
             (("gemma", "--port", str(holder.getsockname()[1])), "Address already in use"),
         ):
             assert words in one_error_line(millstream("serve", *args))

@@ -129,6 +129,8 @@ def _sources(refs: Sequence[str | None], options: ServeOptions) -> tuple[list[Mo
 
 def _fetch(missing: Mapping[Path, CatalogueModel], sources: Sequence[ModelSource], options: ServeOptions) -> None:
     """Bring what is not here, unless it is clear by now that the server would not start."""
+    from millstream.cli.operating import tracing_of
+
     opener = LocalOpener(options.engine)
     for source in sources:
         if source.path not in missing:
@@ -137,6 +139,10 @@ def _fetch(missing: Mapping[Path, CatalogueModel], sources: Sequence[ModelSource
             except ModelLoadError as error:
                 raise CliError(f"{source.name}: {error}") from None
     _listening(options).close()
+    if options.journal is not None:
+        _open_journal(options.journal).close()
+    if (tracing := tracing_of(options.telemetry)) is not None:
+        tracing.close()
     for model in missing.values():
         try:
             fetch_shown(model)
