@@ -24,6 +24,35 @@ app = typer.Typer(callback=lambda: None)
 app.add_typer(bench, name="bench")
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("htp", "No such command 'htp'. Did you mean 'http'?"),
+        ("servise", "No such command 'servise'. Did you mean 'service'?"),
+        ("nothing", "no model or file named 'nothing'"),
+        ("apl.gguf", "no such file: apl.gguf"),
+    ],
+)
+def test_a_mistyped_command_is_not_taken_for_a_model(
+    word: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLSTREAM_HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["bench", word])
+    assert result.exit_code != 0
+    assert told in result.output + str(result.exception)
+
+
+def test_a_model_that_is_called_nearly_as_a_command_is_measured(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLSTREAM_HOME", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "apis.gguf").symlink_to(model)
+    # A plan that is not there stops the benchmark of the engine before it begins.
+    result = CliRunner().invoke(app, ["bench", "apis", "--plan", str(tmp_path / "none.json")])
+    assert "none.json" in str(result.exception)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A llama of one layer, width 64, random weights, context 512, 300 tokens: bytes, one merge, fillers."""

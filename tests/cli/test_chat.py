@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from cli.command import Result, millstream
 from cli.talk import CTRL_C, PlayedProvider, Script, says
+from millstream.cli.app import app
+from millstream.cli.configuration.options import commands_of
 from millstream.ir.deltas import Content
 from millstream.ir.errors import overloaded
 from millstream.ir.request import Message
+
+ROOT = cast(TyperGroup, typer.main.get_command(app))
 
 
 @pytest.fixture
@@ -55,6 +62,48 @@ def test_set_changes_sampling_and_refuses_what_is_no_value(monkeypatch: pytest.M
     assert (sampling.temperature, sampling.top_k, sampling.seed) == (0.5, 3, None)
     assert "no value for seed" in result.err
     assert "no option colour" in result.err
+
+
+@pytest.mark.parametrize(
+    ("written", "stop", "told"),
+    [
+        ("X", ("X",), '(stop = ["X"])'),
+        ("the end ", ("the end",), '(stop = ["the end"])'),
+        ("[INST]", ("[INST]",), '(stop = ["[INST]"])'),
+        (r'"\n\n"', ("\n\n",), r'(stop = ["\n\n"])'),
+        ('["a", "b"]', ("a", "b"), '(stop = ["a","b"])'),
+        ("42", ("42",), '(stop = ["42"])'),
+        ("", (), "(stop is not set)"),
+        ('""', ("begin",), "stop: strings must not be empty."),
+    ],
+)
+def test_set_changes_stop_strings(
+    monkeypatch: pytest.MonkeyPatch, model: Path, written: str, stop: tuple[str, ...], told: str
+) -> None:
+    result, provider = talk(monkeypatch, model, f"/set stop {written}\nhi\n", says("x"), args=("--stop", "begin"))
+    assert provider.requests[0].sampling.stop == stop
+    assert told in result.err
+
+
+def test_set_without_a_value_goes_back_to_the_default(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    lines = "/set seed 3\n/set seed\n/set top-p\n/set min-p 0.5\nhi\n"
+    args = ("--top-p", "0.5", "--stop", "END", "--max-tokens", "7")
+    result, provider = talk(monkeypatch, model, lines, says("x"), args=args)
+    sampling = provider.requests[0].sampling
+    assert (sampling.seed, sampling.top_p, sampling.min_p, sampling.stop) == (None, 1.0, 0.5, ("END",))
+    assert sampling.max_tokens == 7
+    assert "(seed is not set)" in result.err
+
+
+def test_set_knows_every_option_of_sampling(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    (command,) = (command for path, command in commands_of(ROOT) if path == ("chat",))
+    panel = {option.name for option in command.params if getattr(option, "rich_help_panel", "") == "Sampling"}
+    assert panel
+    result, _ = talk(monkeypatch, model, "/help\n" + "".join(f"/set {name} 1\n" for name in sorted(panel)))
+    assert "no option" not in result.err
+    for name in panel:
+        assert name in result.err.split("/set knows")[1].split(".")[0]
+    assert "--kv-cache" in result.err
 
 
 def test_retry_asks_again(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:

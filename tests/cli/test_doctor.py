@@ -17,7 +17,6 @@ import pytest
 
 from cli.command import millstream
 from millstream.cli.doctor.access import check_access
-from millstream.cli.doctor.findings import size
 from millstream.cli.doctor.machine import check_machine, cpu_quota
 from millstream.cli.doctor.model import check_model
 from millstream.cli.doctor.places import check_folder, check_secret
@@ -87,7 +86,7 @@ def test_a_model_that_the_disk_has_no_room_for(home: Path, monkeypatch: pytest.M
     disk_with(monkeypatch, space_needed(CATALOGUE[0]) - (3 << 20))
     (finding,) = check_model(None)
     assert finding.state == "problem"
-    assert finding.mend == f"free 3.0M in {home / 'models'}, or set MILLSTREAM_HOME to a folder on another disk"
+    assert finding.mend == f"free 3 MB in {home / 'models'}, or set MILLSTREAM_HOME to a folder on another disk"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +282,3 @@ def test_who_has_the_port(model_server: int, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("millstream.cli.doctor.port._SECONDS", 0.5)
         (finding,) = check_port("127.0.0.1", other.getsockname()[1])
     assert "taken by another program" in finding.text
-
-
-def test_sizes_are_written_as_the_options_take_them() -> None:
-    assert [size(each) for each in (1023, 1 << 20, 3 << 29)] == ["1K", "1.0M", "1.5G"]

@@ -9,12 +9,13 @@ from typing import cast
 
 import pytest
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup
 
 from millstream.cli.app import app
 from millstream.cli.configuration.check import checked
 from millstream.cli.configuration.files import read_file
 from millstream.cli.configuration.options import commands_of
+from millstream.cli.configuration.show import starting_file
 from millstream.cli.reference import reference
 from support.pages import pages
 
@@ -25,6 +26,26 @@ ROOT = cast(TyperGroup, typer.main.get_command(app))
 def test_the_reference_is_what_the_commands_say() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert page == reference(ROOT), "write it anew: python -m millstream.cli.reference > docs/cli.md"
+
+
+def test_usages_show_what_may_be_given_once_and_what_often() -> None:
+    told = reference(ROOT)
+    for line in (
+        "serve [OPTIONS] [MODEL...]", "pull [OPTIONS] [NAME...]", "rm [OPTIONS] NAME...", "show [OPTIONS] [MODEL]",
+        "bench http [OPTIONS] URL...", "run [OPTIONS] PROMPT",
+    ):  # fmt: skip
+        assert f"`millstream {line}`" in told
+    for path, command in commands_of(ROOT):
+        for argument in command.params:
+            if isinstance(argument, TyperArgument):
+                shown = argument.metavar or ""
+                assert re.fullmatch(r"[A-Z]+" + (r"\.\.\." if argument.nargs != 1 else ""), shown), path
+
+
+def test_no_page_shows_how_markup_is_escaped() -> None:
+    for text in (reference(ROOT), starting_file(ROOT)):
+        assert "`millstream[otel]`" in text
+        assert "\\[" not in text
 
 
 def test_the_example_file_is_sound(tmp_path: Path) -> None:

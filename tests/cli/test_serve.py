@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from cli.command import environment, millstream, one_error_line
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable
 from support.tiny_models import build_tiny_model
 
 
@@ -66,6 +67,53 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(tiny: Path) -> None:
     assert told.startswith(f"Cannot listen on 127.0.0.1:{port}: Address already in use")
     assert "another --port" in told
     assert "millstream doctor" in told
+
+
+@pytest.fixture
+def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models that are asked for from now on, none of which comes."""
+    names: list[str] = []
+
+    def fetch(model: CatalogueModel) -> Path:
+        names.append(model.name)
+        raise ModelUnavailable("the network is down")
+
+    monkeypatch.setenv("MILLSTREAM_HOME", str(tmp_path))
+    monkeypatch.setattr("millstream.cli.serve.fetch_shown", fetch)
+    return names
+
+
+def test_what_is_missing_is_fetched(tiny: Path, fetched: list[str]) -> None:
+    told = one_error_line(
+        millstream("serve", "gemma", str(tiny), "smollm2", "gemma", "--model-name", "a", "--port", "0")
+    )
+    assert told == "the network is down"
+    assert fetched == ["gemma-3-270m"]
+
+
+def test_nothing_is_fetched_for_a_server_that_cannot_start(
+    tiny: Path, fetched: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"no model")
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        for args, words in (
+            (
+                ("gemma", str(tiny), "--ctx", "100000"),
+                "tiny-llama: the context length must be between 1 and the model's",
+            ),
+            (("gemma", str(broken)), "broken: "),
+            (("gemma", str(tmp_path / "none.gguf")), "no such file"),
+            (("gemma", "gemma"), "two models would be called 'gemma-3-270m'"),
+            (("gemma", "smollm2", "--model-name", "gemma-3-270m", "--model-name", "gemma-3-270m"), "two models"),
+            (("gemma", "--port", "0", "--journal", str(broken / "journal")), "cannot write a journal"),
+            (("gemma", "--port", "0", "--otlp-endpoint", "collector"), "is no address of a collector"),
+            (("gemma", "--port", str(holder.getsockname()[1])), "Address already in use"),
+        ):
+            assert words in one_error_line(millstream("serve", *args))
+        monkeypatch.setattr("millstream.cli.serve.available_memory", lambda: 1000)
+        assert "tiny-llama: not enough memory" in one_error_line(millstream("serve", "gemma", str(tiny)))
+    assert fetched == []
 
 
 def test_run_gives_the_same_answer_for_the_same_seed(tiny: Path) -> None:

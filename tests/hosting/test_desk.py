@@ -120,7 +120,7 @@ async def test_all_models_are_told_the_default_first(world: World) -> None:
     ]
     assert views["alpha"].default
     assert (views["alpha"].context_length, views["alpha"].kv_tokens) == (2048, 4096)
-    assert (views["tiny"].license, views["tiny"].fetch_bytes, views["tiny"].file_bytes) == ("Apache-2.0", 100, 0)
+    assert (views["tiny"].license, views["tiny"].fetch_bytes, views["tiny"].file_bytes) == ("Apache-2.0", 100, 8)
     assert views["mine"].file_bytes == 4
 
 

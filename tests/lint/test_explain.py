@@ -157,6 +157,8 @@ def test_command(tmp_path: Path) -> None:
     run = CliRunner().invoke
     legal = run(app, ["lint", str(good), "--surface", "chat"])
     assert (legal.exit_code, legal.stdout) == (0, "chat: legal\n")
+    otherwise = run(app, ["lint", str(good), "--surface", "chat_completions"])  # as the metrics call it
+    assert (otherwise.exit_code, otherwise.stdout) == (0, "chat: legal\n")
     faulty = run(app, ["lint", str(bad), "--surface", "chat"])
     assert faulty.exit_code == 1
     assert "expected: `data: [DONE]` comes exactly once" in faulty.stdout

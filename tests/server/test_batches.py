@@ -70,7 +70,7 @@ def test_an_empty_prompt_begins_a_text(prompt: str | list[Any], client: openai.O
     assert answer.choices[0].text == "0"
     assert answer.choices[0].logprobs is not None
     assert answer.choices[0].logprobs.tokens == ["<bos>", "0", "<eos>"]
-    with pytest.raises(openai.BadRequestError, match="prompt must not be an empty list"):
+    with pytest.raises(openai.BadRequestError, match="prompt must not be an empty array"):
         client.completions.create(model="tiny", prompt=[])
 
 

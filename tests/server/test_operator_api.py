@@ -201,7 +201,7 @@ def test_the_life_of_a_request() -> None:
         detail = wait_until(lambda: (found := detail_of(client, stream.id)).timeline[-1].kind == "finished" and found)
         assert [event.kind for event in detail.timeline] == ["received", "prefill", "first_token", "finished"]
         assert detail.parameters == {"messages": "1", "temperature": "0.5"}
-        assert detail.request.completion_tokens == 3
+        assert (detail.request.state, detail.request.completion_tokens) == ("ended", 3)
         assert "secret" not in client.get(f"{ADMIN}/{stream.id}").text
         for method, path, status, code in (
             ("GET", f"{ADMIN}/nobody", 404, "request_not_found"),
@@ -221,7 +221,8 @@ def test_cancel() -> None:
         stream.end()
         assert b'"cancelled_by_operator"' in stream.text
         assert stream.text.endswith(b"data: [DONE]\n\n")
-        assert detail_of(client, stream.id).timeline[-1].kind == "cancelled"
+        detail = detail_of(client, stream.id)
+        assert (detail.request.state, detail.timeline[-1].kind) == ("ended", "cancelled")
         name = 'millstream_requests_total{outcome="cancelled",surface="chat_completions"} 1.0'
         assert name in client.get("/metrics").text
 
@@ -289,6 +290,17 @@ def test_pause_resume_and_priority() -> None:
         assert detail.request.priority == 7
 
 
+def test_a_paused_request_that_is_cancelled_is_paused_no_more() -> None:
+    with playing(Letters("abc" * 20, allowed=3)) as (_, live), live.client() as client:
+        stream = Stream(live, body("chat", max_tokens=1000))
+        wait_until(lambda: b'"c"' in stream.text)
+        for verb in ("pause", "cancel"):
+            assert client.post(f"{ADMIN}/{stream.id}/{verb}").status_code == 204
+        stream.end()
+        request = detail_of(client, stream.id).request
+        assert (request.state, request.wait_reason, request.held) == ("ended", None, False)
+
+
 def test_what_cannot_be_paused_is_said() -> None:
     with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
         stream = Stream(live, BODY)
@@ -338,6 +350,19 @@ def test_the_wire_view_tells_what_the_client_is_told(asked: str) -> None:
         view = read(surface, 200, seen[surface], stream=True)
         assert (view.text, view.reasoning, view.calls) == (told.text, told.reasoning, told.calls)
         assert view.finish == told.finish
+
+
+def test_a_wire_view_is_had_by_the_name_of_the_list_too() -> None:
+    with serving(ScriptedProvider(lambda request: [Content("a"), 3600.0])) as live, live.client() as client:
+        stream = Stream(live, BODY)
+        wait_until(lambda: stream.text)
+        view = view_of(client, stream.id)
+        assert view is not None
+        with client.stream("GET", f"{ADMIN}/{stream.id}/wire?surface={view.surface}") as answer:
+            assert answer.status_code == 200
+            client.post(f"{ADMIN}/{stream.id}/cancel")
+            assert b"chat.completion.chunk" in answer.read()
+        stream.end()
 
 
 def test_a_wire_view_ends_with_its_request() -> None:

@@ -162,9 +162,9 @@ def test_what_failed_is_not_stored(live: Live, stream: bool) -> None:
         ({"store": True, "metadata": {str(n): "" for n in range(17)}}, "metadata", "16"),
         ({"store": True, "metadata": {"k" * 65: ""}}, "metadata", "64"),
         ({"store": True, "metadata": {"k": "v" * 513}}, "metadata.k", "512"),
-        ({"store": True, "metadata": {"k": 1}}, "metadata[...]", "expected str, got int"),
+        ({"store": True, "metadata": {"k": 1}}, "metadata[...]", "expected string, got integer"),
         ({"store": True, "metadata": ["k"]}, "metadata", "expected object, got array"),
-        ({"store": "yes"}, "store", "expected bool"),
+        ({"store": "yes"}, "store", "expected boolean"),
         ({"service_tier": "cheap"}, "service_tier", "flex"),
     ],
 )

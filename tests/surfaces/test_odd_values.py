@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -93,3 +94,35 @@ def test_an_error_does_not_repeat_a_long_value(surface: str, name: str) -> None:
     if error is not None:
         assert len(error.message) <= 1000
         assert len(error.param or "") < 500
+
+
+PYTHONS = re.compile(r"\b(expected|got|\|) (str|int|float|bool|list|dict|none)\b", re.IGNORECASE)
+"""The words of the implementation's language for what JSON calls otherwise."""
+
+
+@pytest.mark.parametrize("value", ["true", "7", "1.5", '"text"', "[]", "[true]", "{}", '[{"role":1}]', '{"a":[1]}'])
+@pytest.mark.parametrize(("surface", "name"), FIELDS)
+def test_errors_of_types_speak_of_json(surface: str, name: str, value: str) -> None:
+    error = problem(surface, name, value)
+    assert error is None or not PYTHONS.search(error.message), error.message
+
+
+@pytest.mark.parametrize(
+    ("surface", "name", "value", "message"),
+    [
+        ("chat", "temperature", '"hot"', "temperature: expected number, got string."),
+        ("chat", "messages", "true", "messages: expected array, got boolean."),
+        ("chat", "stop", "{}", "stop: expected string | array, got object."),
+        ("chat", "top_k", "1.5", "top_k: expected integer, got number."),
+        ("completions", "max_tokens", "[]", "max_tokens: expected integer, got array."),
+        ("messages", "system", "3", "system: expected string | array, got integer."),
+        ("responses", "store", '"x"', "store: expected boolean, got string."),
+        ("embeddings", "input", "3", "input: expected string | array, got integer."),
+        ("embeddings", "input", '[[1], "a"]', "input[1]: expected an array of token ids, as the first entry is one."),
+        ("detokenize", "tokens", '["a"]', "tokens[0]: expected integer, got string."),
+    ],
+)
+def test_the_words_are_those_of_json(surface: str, name: str, value: str, message: str) -> None:
+    error = problem(surface, name, value)
+    assert error is not None
+    assert error.message == message

@@ -53,11 +53,14 @@ async def test_a_request_is_opened_and_watched_on_every_surface(tmp_path: Path) 
 async def test_a_request_that_has_ended_says_so(tmp_path: Path) -> None:
     script = demo.script(2)
     ended = TimelineEvent(seconds=9.9, kind="cancelled", note="by an operator")
-    script.details[FIRST] = RequestDetail(request=demo.requests()[4], timeline=[ended])
+    request = msgspec.structs.replace(demo.requests()[4], state="ended")
+    script.details[FIRST] = RequestDetail(request=request, timeline=[ended])
     script.hold_wire = False
     async with looking(script, tmp_path) as driver:
         await driver.press("2", "enter")
-        await driver.shows("by an operator", "end of the stream")
+        await driver.shows("by an operator", "end of the stream", "cancelled ·")
+        await driver.press("c")  # there is nothing left to cancel, so that nothing asks
+        assert driver.page.NAME == "requests"
 
 
 async def test_a_request_is_acted_on_after_a_yes(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ async def test_what_a_server_does_is_shown(tab: Tab, events: PlayedEvents) -> No
     assert "not enough free KV cache" in await requests.nth(1).inner_text()
     models = page.locator("section[aria-label=Models] tbody tr")
     assert "tiny (default)" in await models.nth(0).inner_text()
-    assert "25 % of 1 GB" in await models.nth(1).inner_text()
+    assert "25 % of 1.0 GB to fetch" in await models.nth(1).inner_text()
     assert "312 MB" in await page.locator("section[aria-label=Engines] tbody").inner_text()
     assert "9,000" in await page.locator("section[aria-label=Keys] tbody").inner_text()
     spark = tiles.nth(0).locator("svg")

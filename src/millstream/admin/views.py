@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-RequestState = Literal["queued", "prefill", "decode", "paused"]
-"""Where an open request is; of several sequences, the one that is furthest counts."""
+RequestState = Literal["queued", "prefill", "decode", "paused", "ended"]
+"""Where a request is; of several sequences, the one that is furthest counts. How it ended, its timeline says."""
 
 ModelState = Literal["loaded", "loading", "unloading", "failed", "on_disk", "pulling", "available"]
 """Answers requests; is being loaded; finishes its open requests and takes no others; could not be loaded, or its engine
@@ -52,9 +52,10 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """One open request. ``key``: the name of the key that it came with; empty: none. ``state`` and ``wait_reason`` are
-    those of its sequences. ``prompt_done``: of the prompt's tokens those that are computed, cached ones among them, in
-    the sequence that is furthest. ``tokens_per_second``: of its own decode so far."""
+    """One request, open or of the last that ended. ``key``: the name of the key that it came with; empty: none.
+    ``state`` and ``wait_reason`` are those of its sequences. ``prompt_done``: of the prompt's tokens those that are
+    computed, cached ones among them, in the sequence that is furthest. ``tokens_per_second``: of its own decode so
+    far."""
 
     id: str
     key: str = ""
@@ -94,8 +95,9 @@ class RequestDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is served, or could be. ``fetched_bytes`` of ``fetch_bytes``: how far a pull is. ``default``: the
-    server is ready if this one is. ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
+    """A model that is served, or could be. ``file_bytes``: of its file, here or not. ``fetched_bytes`` of
+    ``fetch_bytes``: how far a pull is; what is fetched is packed. ``default``: the server is ready if this one is.
+    ``kv_type``, ``activations``: of a loaded one, as `serve` was told."""
 
     name: str
     state: ModelState

@@ -11,15 +11,15 @@ from rich.text import Text
 
 from millstream.bench.plan import Case
 from millstream.bench.run import Report
+from millstream.ir.sizes import size
 
-MB = 1e6
 QUIET = 0.05
 
 
 def render(report: Report) -> RenderableType:
     """Speed, one row per case, then time and memory."""
     head = Text(
-        f"{report.model} ({report.weights}, {report.file_bytes / MB:.0f} MB), {report.isa}, "
+        f"{report.model} ({report.weights}, {size(report.file_bytes)}), {report.isa}, "
         f"{report.threads} {'thread' if report.threads == 1 else 'threads'}, keys and values in {report.kv_type}, "
         f"activations in {report.activations}"
     )
@@ -72,11 +72,11 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
         yield "server ready", f"{report.server.ready_s:.2f} s"
         yield (
             "server's memory: API + engine process",
-            (f"{report.server.api_bytes / MB:.0f} + {report.server.engine_bytes / MB:.0f} MB"),
+            f"{size(report.server.api_bytes)} + {size(report.server.engine_bytes)}",
         )
-    yield "weights", f"{report.weight_bytes / MB:.1f} MB"
-    yield "KV cache", f"{report.kv_bytes / MB:.1f} MB"
-    yield "resident, highest", f"{report.resident_bytes / MB:.0f}, {report.peak_bytes / MB:.0f} MB"
+    yield "weights", size(report.weight_bytes)
+    yield "KV cache", size(report.kv_bytes)
+    yield "resident, highest", f"{size(report.resident_bytes)}, {size(report.peak_bytes)}"
     without_kv = (report.peak_bytes - report.kv_bytes) / report.file_bytes
     yield "highest without KV cache / file", f"{without_kv:.2f}"
     if report.overhead is not None:
@@ -114,6 +114,6 @@ def _notes(report: Report) -> Iterator[Text]:
     if report.bandwidth is not None:
         yield Text(
             f"of memory bound: weight bytes of every step / bytes that {report.bandwidth.threads} threads read from a "
-            f"{report.bandwidth.buffer_bytes / MB:.0f} MB array (numpy maximum, best pass).",
+            f"{size(report.bandwidth.buffer_bytes)} array (numpy maximum, best pass).",
             style="dim",
         )

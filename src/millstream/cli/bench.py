@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from millstream.cli.configuration.check import suggestion
 from millstream.cli.options import ActivationsOption, KvTypeOption, is_number
 from millstream.cli.terminal import is_terminal, note
 
@@ -19,19 +20,27 @@ if TYPE_CHECKING:
 
 _DEFAULT = "engine"
 
-ModelArgument = Annotated[str | None, typer.Argument(help="A .gguf file, or a name that `list` shows.")]
+ModelArgument = Annotated[
+    str | None, typer.Argument(metavar="MODEL", help="A .gguf file, or a name that `list` shows.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")]
 QuickOption = Annotated[bool, typer.Option("--quick", help="One sample a case, fewer tokens.")]
 NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a missing model.")]
 
 
 class _Group(TyperGroup):
-    """What is no command's name is for `engine`: ``bench MODEL`` is ``bench engine MODEL``."""
+    """What is no command's name is for `engine`: ``bench MODEL`` is ``bench engine MODEL``. A word that is nearly a
+    command's name and names no model stays, so that the nearest command is told."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+        if not args or not (args[0] in (*self.commands, *ctx.help_option_names) or self._is_mistyped(args[0])):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
+
+    def _is_mistyped(self, word: str) -> bool:
+        from millstream.cli.fetching import names_model
+
+        return suggestion(word, self.commands) != "" and not names_model(word)
 
 
 bench = typer.Typer(
@@ -45,7 +54,10 @@ bench = typer.Typer(
 def engine(
     model: Annotated[
         str | None,
-        typer.Argument(help="A .gguf file, or a name that `list` shows; the plan's, or SmolLM2 135M, if not given."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A .gguf file, or a name that `list` shows; the plan's, or SmolLM2 135M, if not given.",
+        ),
     ] = None,
     as_json: JsonOption = False,
     plan: Annotated[
@@ -91,7 +103,8 @@ def engine(
 @bench.command()
 def api(
     model: Annotated[
-        str | None, typer.Argument(help="With --compare-url: the model that the compared server serves.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="With --compare-url: the model that the compared server serves."),
     ] = None,
     as_json: JsonOption = False,
     quick: QuickOption = False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from typing import Any
 
 import msgspec
 
@@ -25,18 +26,21 @@ from millstream.ir.request import ChatRequest, Message, Sampling
 HELP = """\
 /help              this list
 /system [TEXT]     set the instructions (without TEXT: remove them) and start anew
-/set NAME VALUE    change a sampling option, such as: /set temperature 0.5
+/set NAME [VALUE]  change a sampling option, such as: /set temperature 0.5 (without VALUE: its default)
 /retry             answer the last message again
 /reset             forget the conversation
 /stats             print token counts and speed after each answer, or stop doing so
 /quit              leave (also Ctrl-D)
 \"\"\"                begin and end a message of several lines
-Ctrl-C stops an answer."""
+Ctrl-C stops an answer.
+/set knows {settable}.
+What is of the model and its engine (--model, --ctx, --kv-cache, --threads, …) is chosen when `chat` starts."""
 
 _SETTABLE = (
     "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
-    "seed", "max_tokens",
+    "seed", "max_tokens", "stop",
 )  # fmt: skip
+"""All options of sampling that the command line has."""
 
 
 def chat(talk: Talk) -> None:
@@ -129,7 +133,7 @@ class Conversation:
     def _command(self, name: str, argument: str = "") -> None:
         match name:
             case "/help" | "/?":
-                note(HELP)
+                note(HELP.format(settable=", ".join(_SETTABLE)))
             case "/system":
                 self._system = argument or None
                 self._turns.clear()
@@ -162,12 +166,25 @@ class Conversation:
             note(f"no option {name or '(none given)'}; there are: {', '.join(_SETTABLE)}")
             return
         try:
-            fields = {**{each: getattr(self._sampling, each) for each in _SETTABLE}, name: msgspec.json.decode(value)}
-            self._sampling = sampling_of(**fields, stop=list(self._sampling.stop) or None)
+            fields = {each: getattr(self._sampling, each) for each in _SETTABLE}
+            self._sampling = sampling_of(**{**fields, name: _value(name, value.strip())})
         except ApiError as error:
             note(error.message)
             return
         except (msgspec.DecodeError, msgspec.ValidationError):
             note(f"{value!r} is no value for {name}")
             return
-        note(f"({name} = {getattr(self._sampling, name)})")
+        now = getattr(self._sampling, name)
+        note(f"({name} is not set)" if now in (None, ()) else f"({name} = {msgspec.json.encode(now).decode()})")
+
+
+def _value(name: str, text: str) -> Any:
+    """What follows the name of an option; None: nothing. A stop string is taken as it stands, and also in quotes, or as
+    a JSON array of several. Raises `msgspec.DecodeError`."""
+    if not text:
+        return None
+    if name == "stop":
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text, type=str | list[str])
+        return text
+    return msgspec.json.decode(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,17 +14,27 @@ import msgspec
 
 from millstream.cli.errors import CliError
 from millstream.cli.terminal import is_terminal, note
+from millstream.ir.sizes import size
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, resolve_model
 
 _LINE_SECONDS = 5.0
 _JSON_SECONDS = 0.5
 
 
+Bring = Callable[[CatalogueModel], Path]
+"""Says where a model's file will be, or puts it there."""
+
+
 def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
     """The file a user means by ``ref`` (None: the default model): as `resolve_model`, or a name that `list` shows.
     Raises `CliError`."""
+    return find_file(ref, fetch_shown if fetch else None)
+
+
+def find_file(ref: str | None, bring: Bring | None) -> Path:
+    """As `find_or_fetch`, with another way to come by a model that is not here (None: there is none)."""
     try:
-        return resolve_model(ref, fetch_shown if fetch else None)
+        return resolve_model(ref, bring)
     except ModelUnavailable as error:
         from millstream.models.shelf import shelf
 
@@ -32,6 +42,15 @@ def find_or_fetch(ref: str | None, *, fetch: bool = True) -> Path:
         if model is None or model.path is None:
             raise CliError(str(error)) from None
         return model.path
+
+
+def names_model(ref: str) -> bool:
+    """Whether ``ref`` is a model to `find_or_fetch`, here or not."""
+    try:
+        find_file(ref, lambda model: Path(model.filename))
+    except CliError:
+        return False
+    return True
 
 
 def fetch_shown(model: CatalogueModel, folder: Path | None = None, *, as_json: bool = False) -> Path:
@@ -57,7 +76,7 @@ def _bar(model: CatalogueModel) -> Iterator[OnProgress]:
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"fetching {model.name}", total=model.download_bytes)
+        task = progress.add_task(f"fetching {model.name} ({size(model.size)})", total=model.download_bytes)
 
         def show(state: Progress) -> None:
             if state.stage == "waiting":
@@ -73,7 +92,7 @@ def _bar(model: CatalogueModel) -> Iterator[OnProgress]:
 def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
     last = time.monotonic()
     waiting = False
-    note(f"fetching {model.name} ({model.download_bytes / 1e6:.0f} MB, once)")
+    note(f"fetching {model.name} ({size(model.size)}, once): {size(model.download_bytes)} to fetch")
 
     def show(state: Progress) -> None:
         nonlocal last, waiting
@@ -83,7 +102,7 @@ def _lines(model: CatalogueModel) -> Iterator[OnProgress]:
                 note(f"another process is fetching {model.name}; waiting for it")
         elif time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
-            note(f"fetching {model.name}: {state.done / 1e6:.0f} of {state.total / 1e6:.0f} MB")
+            note(f"fetching {model.name}: {size(state.done)} of {size(state.total)}")
 
     yield show
 

@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 _MOST_BYTES = 1 << 30
+_OTHER_NAMES = {"chat_completions": "chat"}
+"""What a server's metrics and lists of requests call a surface."""
+
 _STREAM_SECONDS = 3600.0
 """`lint <(curl …)` reads while the model writes."""
 
@@ -31,6 +34,7 @@ def lint(
     from millstream.cli.terminal import printable
     from millstream.lint.explain import SURFACES, lint_capture
 
+    surface = _OTHER_NAMES.get(surface, surface)
     if surface not in SURFACES:
         raise typer.BadParameter(f"{surface!r} is none of {', '.join(SURFACES)}", param_hint="--surface")
     faults = lint_capture(_read(capture), surface, choices=choices)

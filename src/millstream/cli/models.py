@@ -13,6 +13,7 @@ import typer
 from millstream.cli.errors import CliError
 from millstream.cli.fetching import fetch_shown
 from millstream.cli.terminal import has_colour, is_terminal, note
+from millstream.ir.sizes import size
 from millstream.models.catalogue import (
     CATALOGUE,
     DEFAULT_MODEL,
@@ -72,8 +73,8 @@ def remove_models(names: Sequence[str], *, yes: bool) -> None:
     if not yes:
         if not is_terminal(sys.stdin):
             raise CliError("rm asks before it deletes, and there is nobody to ask; add --yes")
-        size = sum(path.stat().st_size for path in paths.values())
-        if not typer.confirm(f"Delete {', '.join(paths)} ({size / 1e6:.0f} MB)?", err=True):
+        whole = size(sum(path.stat().st_size for path in paths.values()))
+        if not typer.confirm(f"Delete {', '.join(paths)} ({whole})?", err=True):
             raise CliError("nothing was deleted")
     for name, path in paths.items():
         try:
@@ -116,7 +117,7 @@ def _row(model: ShelfModel) -> _Row:
     about = f"{model.title} ({model.license})" if model.origin is not None else "put here by hand"
     if model.name == DEFAULT_MODEL:
         about += ", the default"
-    return _Row(model.name, f"{model.size / 1e6:.0f} MB", state, about)
+    return _Row(model.name, size(model.size), state, about)
 
 
 def _entry(model: ShelfModel) -> dict[str, Any]:

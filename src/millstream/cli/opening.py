@@ -21,7 +21,7 @@ from millstream.engine.config import EngineConfig
 from millstream.engine.memory import NotEnoughMemory, memory_need, require_room
 from millstream.engine.protocol import Pooling, TokenEngine
 from millstream.engine.restarts import Supervision
-from millstream.engine.sizing import available_memory, kv_bytes_per_token
+from millstream.engine.sizing import WrongContext, available_memory, context_of, kv_bytes_per_token
 from millstream.hosting.desk import ModelDesk
 from millstream.hosting.host import ModelHost
 from millstream.hosting.opening import ModelLoadError, ModelSource, OpenModel
@@ -67,7 +67,7 @@ class LocalOpener:
         """See `millstream.hosting.opening.Opener`."""
         try:
             engine_config(source, self._options, free_bytes=free_bytes)
-        except (ModelFileError, NotEnoughMemory) as error:
+        except (ModelFileError, NotEnoughMemory, WrongContext, OSError) as error:
             raise ModelLoadError(str(error)) from None
 
     async def open(self, source: ModelSource, free_bytes: int) -> OpenModel:
@@ -94,7 +94,7 @@ class LocalOpener:
             except BaseException:
                 await _discard(start)
                 raise
-        except (ModelFileError, NotEnoughMemory, EngineStartError, OSError) as error:
+        except (ModelFileError, NotEnoughMemory, WrongContext, EngineStartError, OSError) as error:
             raise ModelLoadError(str(error)) from None
         provider = self._provider(engine, assets, source)
         return LocalSession(assets.name, provider, engine)
@@ -193,6 +193,7 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
 
     Raises:
         ModelFileError: the file holds no model that can run.
+        WrongContext: its context is shorter than the one that is asked for.
         NotEnoughMemory: it does not fit into ``free_bytes``.
     """
     config = EngineConfig(
@@ -210,10 +211,11 @@ def engine_config(source: ModelSource, options: EngineOptions, *, free_bytes: in
     if options.max_queue is not None:
         config = msgspec.structs.replace(config, max_waiting=options.max_queue)
     with load_model_file(source.path) as model:
+        context = context_of(model.spec, options.context_length)
         config = msgspec.structs.replace(config, kv_bytes=_kv_bytes(model, options))
         require_room(
             memory_need(model, max_rows=config.max_rows, kv_type=config.kv_type),
-            context_length=options.context_length or model.spec.context_length,
+            context_length=context,
             kv_bytes=config.kv_bytes,
             free_bytes=free_bytes,
         )

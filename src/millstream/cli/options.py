@@ -142,11 +142,11 @@ MODEL_HELP = "A .gguf file, or a name that `list` shows; SmolLM2 135M if not giv
 ModelOption = Annotated[
     str | None, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP, autocompletion=model_names)
 ]
-ModelArgument = Annotated[str | None, typer.Argument(help=MODEL_HELP, autocompletion=model_names)]
+ModelArgument = Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=model_names)]
 ModelsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[MODEL]...", help=f"{MODEL_HELP} The first is the default model.", autocompletion=model_names
+        metavar="MODEL...", help=f"{MODEL_HELP} The first is the default model.", autocompletion=model_names
     ),
 ]
 NoFetchOption = Annotated[bool, typer.Option("--no-fetch", help="Fail instead of fetching a model that is not here.")]
@@ -164,8 +164,8 @@ ThreadsOption = Annotated[
 ContextOption = Annotated[
     int | None,
     typer.Option(
-        "--ctx", metavar="N", min=1, help="Most tokens of prompt and answer together; the model's if not given.",
-        rich_help_panel=_ENGINE,
+        "--ctx", metavar="N", min=1, rich_help_panel=_ENGINE,
+        help="Most tokens of prompt and answer together; the model's if not given, and never more than that.",
     ),
 ]  # fmt: skip
 KvCacheOption = Annotated[

@@ -11,7 +11,7 @@ from typing import cast
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from millstream.cli.configuration.options import Command, Parameter, commands_of
+from millstream.cli.configuration.options import Command, Parameter, commands_of, help_of
 
 _HEAD = """\
 # Command line
@@ -47,9 +47,7 @@ def _command(path: tuple[str, ...], command: Command) -> str:
 
 
 def _usage(argument: TyperArgument) -> str:
-    name = _name(argument)
-    many = "..." if argument.nargs != 1 else ""
-    return f"{name}{many}" if argument.required else f"[{name}]{many}"
+    return _name(argument) if argument.required else f"[{_name(argument)}]"
 
 
 def _name(argument: TyperArgument) -> str:
@@ -57,13 +55,13 @@ def _name(argument: TyperArgument) -> str:
 
 
 def _argument(argument: TyperArgument) -> str:
-    return f"| `{_name(argument)}` | {_default(argument)} | {_cell(argument.help)} |"
+    return f"| `{_name(argument)}` | {_default(argument)} | {_cell(help_of(argument))} |"
 
 
 def _option(option: TyperOption) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     metavar = "" if option.is_flag else f" `{_cell(option.metavar or (option.name or '').upper())}`"
-    return f"| {names}{metavar} | {_default(option)} | {_cell(option.help)} |"
+    return f"| {names}{metavar} | {_default(option)} | {_cell(help_of(option))} |"
 
 
 def _default(parameter: Parameter) -> str:

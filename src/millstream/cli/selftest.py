@@ -9,7 +9,8 @@ import typer
 
 def selftest(
     model: Annotated[
-        str | None, typer.Argument(help="A .gguf file, or a name that `list` shows; SmolLM2 135M if not given.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="A .gguf file, or a name that `list` shows; SmolLM2 135M if not given."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")] = False,
     threads: Annotated[int, typer.Option("--threads", "-t", metavar="N", min=0, max=1024, help="0: all cores.")] = 0,

@@ -6,21 +6,24 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.cli.errors import CliError
-from millstream.cli.fetching import find_or_fetch
+from millstream.cli.fetching import fetch_shown, find_file
 from millstream.cli.opening import Hosted, LocalOpener, open_hosted
 from millstream.cli.options import EngineOptions, Formats, JournalOptions, ServerOptions, TelemetryOptions
 from millstream.cli.terminal import styled
 from millstream.engine.protocol import EngineInfo, Pooling
-from millstream.hosting.opening import ModelSource
+from millstream.engine.sizing import available_memory
+from millstream.hosting.opening import ModelLoadError, ModelSource
 from millstream.keys.file import KeyFile, KeyFileError, default_keys_path
 from millstream.keys.ring import Keyring
+from millstream.models.catalogue import CatalogueModel, ModelUnavailable, model_folder
 from millstream.models.shelf import name_of
 from millstream.server.binding import bind
 from millstream.server.origins import is_loopback
@@ -53,7 +56,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
     """Serve until Ctrl-C or SIGTERM, then finish the open requests. ``refs``: files or names, the default model first.
 
-    The address is taken before a model is loaded, so that a taken port is known at once.
+    The address is taken before a model is loaded, so that a taken port is known at once; what is here already is
+    checked before the rest is fetched.
 
     Raises:
         CliError: keys that cannot be read, no such model, a file that cannot be served, models that do not fit into the
@@ -62,17 +66,23 @@ def serve_models(refs: Sequence[str | None], options: ServeOptions) -> None:
     told = options.telemetry
     logs = set_up_logging(told.log_level, told.log_format, sys.stderr, prompts=told.log_prompts)
     guarded = _has_keys(options.server)
-    sources = _sources(refs, options)
-    try:
-        sock = bind(options.host, options.port)
-    except (OSError, UnicodeError) as error:
-        raise CliError(_cannot_listen(error, options.host)) from None
+    sources, missing = _sources(refs, options)
+    if missing:
+        _fetch(missing, sources, options)
+    sock = _listening(options)
     if not guarded and not is_loopback(sock.getsockname()[0]):
         _warn(f"listening on {options.host} without keys: whoever reaches it may use it. {_MAKE_KEYS}")
     elif not guarded and options.server.keys_file is not None:
         _warn(f"{options.server.keys_file} is not there: requests need no key. {_MAKE_KEYS}")
     with sock:
         run(_serve(sources, sock, options, logs))
+
+
+def _listening(options: ServeOptions) -> socket.socket:
+    try:
+        return bind(options.host, options.port)
+    except (OSError, UnicodeError) as error:
+        raise CliError(_cannot_listen(error, options.host)) from None
 
 
 def _cannot_listen(error: OSError | UnicodeError, host: str) -> str:
@@ -98,16 +108,46 @@ def _warn(text: str) -> None:
     print(f"{styled('warning:', '1;33', sys.stderr)} {text}", file=sys.stderr, flush=True)
 
 
-def _sources(refs: Sequence[str | None], options: ServeOptions) -> list[ModelSource]:
-    """The files, each with a name of its own."""
+def _sources(refs: Sequence[str | None], options: ServeOptions) -> tuple[list[ModelSource], dict[Path, CatalogueModel]]:
+    """The files, each with a name of its own, and those of them that are still to be fetched."""
+    missing: dict[Path, CatalogueModel] = {}
+
+    def later(model: CatalogueModel) -> Path:
+        path = model_folder() / model.filename
+        missing[path] = model
+        return path
+
     if len(options.model_names) > len(refs):
         raise CliError(f"--model-name is given {len(options.model_names)} times for {len(refs)} models")
-    paths = [find_or_fetch(ref, fetch=options.fetch) for ref in refs]
+    paths = [find_file(ref, later if options.fetch else None) for ref in refs]
     names = [*options.model_names, *(name_of(path) for path in paths[len(options.model_names) :])]
     for name in names:
         if names.count(name) > 1:
             raise CliError(f"two models would be called {name!r}; give each a --model-name")
-    return [ModelSource(name, path) for name, path in zip(names, paths, strict=True)]
+    return [ModelSource(name, path) for name, path in zip(names, paths, strict=True)], missing
+
+
+def _fetch(missing: Mapping[Path, CatalogueModel], sources: Sequence[ModelSource], options: ServeOptions) -> None:
+    """Bring what is not here, unless it is clear by now that the server would not start."""
+    from millstream.cli.operating import tracing_of
+
+    opener = LocalOpener(options.engine)
+    for source in sources:
+        if source.path not in missing:
+            try:
+                opener.check(source, available_memory())
+            except ModelLoadError as error:
+                raise CliError(f"{source.name}: {error}") from None
+    _listening(options).close()
+    if options.journal is not None:
+        _open_journal(options.journal).close()
+    if (tracing := tracing_of(options.telemetry)) is not None:
+        tracing.close()
+    for model in missing.values():
+        try:
+            fetch_shown(model)
+        except ModelUnavailable as error:
+            raise CliError(str(error)) from None
 
 
 async def _serve(sources: list[ModelSource], sock: socket.socket, options: ServeOptions, logs: LogRing) -> None:

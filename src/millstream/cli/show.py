@@ -14,6 +14,7 @@ from millstream.cli.models import print_json
 from millstream.cli.terminal import printable
 from millstream.engine.config import EngineConfig
 from millstream.engine.memory import memory_need
+from millstream.ir.sizes import size
 from millstream.models.assets import open_model
 from millstream.models.errors import ModelFileError
 from millstream.models.ggml import TENSOR_TYPES
@@ -126,7 +127,7 @@ def _quantisation(model: ModelFile) -> dict[str, Quantisation]:
 
 def _lines(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "name", facts.name
-    yield "file", f"{facts.path} ({_mb(facts.file_bytes)})"
+    yield "file", f"{facts.path} ({size(facts.file_bytes)})"
     yield "title", facts.title
     yield "license", facts.license or "the file does not say"
     yield "architecture", f"{facts.architecture}: {facts.layers} layers, hidden size {facts.hidden_size}"
@@ -134,14 +135,10 @@ def _lines(facts: ModelFacts) -> Iterator[tuple[str, str]]:
     yield "vocabulary", f"{facts.vocabulary:,} tokens"
     yield "context", f"{facts.context_length:,} tokens"
     for name, part in facts.quantisation.items():
-        yield "weights", f"{name}: {part.parameters / 1e6:,.1f} million in {part.tensors} tensors, {_mb(part.bytes)}"
+        yield "weights", f"{name}: {part.parameters / 1e6:,.1f} million in {part.tensors} tensors, {size(part.bytes)}"
     yield "chat template", "yes" if facts.chat_template else "no: ChatML or plain text is used instead"
     yield "tool calls", facts.tool_format
     yield "reasoning", facts.reasoning_format
     yield "embeddings", facts.pooling or "the file does not say; mean"
-    yield "KV cache", f"{facts.kv_bytes_per_token:,} bytes per token"
-    yield "memory", f"{_mb(facts.memory_bytes)} with one full context, at least {_mb(facts.least_memory_bytes)}"
-
-
-def _mb(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
+    yield "KV cache", f"{size(facts.kv_bytes_per_token)} per token"
+    yield "memory", f"{size(facts.memory_bytes)} with one full context, at least {size(facts.least_memory_bytes)}"

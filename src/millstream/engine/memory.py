@@ -12,6 +12,7 @@ from typing import NamedTuple
 from millstream.engine.config import KvType
 from millstream.engine.protocol import EngineInfo
 from millstream.engine.sizing import kv_bytes_per_token
+from millstream.ir.sizes import size
 from millstream.models.ggml import BF16, F16, F32
 from millstream.models.loader import ModelFile
 
@@ -65,8 +66,8 @@ def require_room(need: MemoryNeed, *, context_length: int, kv_bytes: int | None,
     if least > free_bytes:
         kv = least - need.weights - need.working
         raise NotEnoughMemory(
-            f"not enough memory: {_mb(least)} are needed ({_mb(need.weights)} for the weights, {_mb(kv)} for the KV "
-            f"cache, {_mb(need.working)} to work), but {_mb(free_bytes)} are free; unload another model, give "
+            f"not enough memory: {size(least)} are needed ({size(need.weights)} for the weights, {size(kv)} for the KV "
+            f"cache, {size(need.working)} to work), but {size(free_bytes)} are free; unload another model, give "
             "a smaller --kv-cache, or take a smaller model"
         )
 
@@ -84,7 +85,3 @@ def resident_bytes(pid: int) -> int:
 def still_to_take(info: EngineInfo, pid: int) -> int:
     """Bytes that a running engine was promised and has not taken yet."""
     return max(0, info.weight_bytes + info.kv_bytes + _PROCESS_BYTES - resident_bytes(pid))
-
-
-def _mb(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"

@@ -51,6 +51,21 @@ def _group_rooms(membership: Path, root: Path) -> list[int]:
     return rooms
 
 
+class WrongContext(ValueError):
+    """A context is asked for that the model does not have; the message says which it has."""
+
+
+def context_of(spec: ModelSpec, asked: int | None) -> int:
+    """The context length, in tokens, of an engine that is asked for ``asked`` (None: the model's own).
+
+    Raises:
+        WrongContext: it is none, or longer than the model's.
+    """
+    if asked is not None and not 0 < asked <= spec.context_length:
+        raise WrongContext(f"the context length must be between 1 and the model's {spec.context_length} tokens")
+    return asked or spec.context_length
+
+
 def plan_kv(
     spec: ModelSpec,
     *,
@@ -66,9 +81,7 @@ def plan_kv(
     Raises:
         ValueError: the budget does not hold a single block, or the context asked for is longer than the model's.
     """
-    if context_length is not None and not 0 < context_length <= spec.context_length:
-        raise ValueError(f"the context length must be between 1 and the model's {spec.context_length} tokens")
-    context = context_length or spec.context_length
+    context = context_of(spec, context_length)
     per_block = kv_bytes_per_token(spec, kv_type) * block_size
     if kv_bytes is None:
         full_context = -(-context // block_size) * per_block

@@ -141,7 +141,7 @@ class ModelDesk:
             state=self._state(name, model),
             title=model.title,
             license=model.license,
-            file_bytes=model.size if model.path is not None else 0,
+            file_bytes=model.size,
             fetch_bytes=origin.download_bytes if origin is not None else 0,
             fetched_bytes=pull.done if pull is not None else 0,
             context_length=info.context_length if info is not None else 0,

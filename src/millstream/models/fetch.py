@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from millstream.ir.sizes import size
 from millstream.models.catalogue import (
     CatalogueModel,
     ModelUnavailable,
@@ -225,8 +226,8 @@ def _check_space(model: CatalogueModel, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise ModelUnavailable(
-            f"not enough disk space for {model.name}: {needed / 1e6:.0f} MB needed in {folder}, "
-            f"{free / 1e6:.0f} MB free (MILLSTREAM_HOME chooses another place)"
+            f"not enough disk space for {model.name}: {size(needed)} needed in {folder}, "
+            f"{size(free)} free (MILLSTREAM_HOME chooses another place)"
         )
 
 

@@ -105,10 +105,13 @@ def _check_sizes(fields: Mapping[str, msgspec.Raw]) -> None:
 _TYPE_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
+_KINDS = re.compile(r"`(?P<kinds>[a-z]+(?: \| [a-z]+)*)`")
+_JSON_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+"""Of what msgspec calls as Python does; for the others it has JSON's words."""
 
 
 def wrong_type(error: msgspec.ValidationError) -> ApiError:
-    """A 400 that names the field by path: ``messages[2].role: expected str, got int``."""
+    """A 400 that names the field by path: ``messages[2].role: expected string, got integer``."""
     match = _TYPE_ERROR.match(str(error))
     what, path = (match["what"], (match["path"] or "").lstrip(".")) if match else (str(error), "")
     absent = _MISSING.match(what)
@@ -118,9 +121,16 @@ def wrong_type(error: msgspec.ValidationError) -> ApiError:
     if unknown:
         param = f"{path}.{unknown['name'][:64]}"
         return invalid(f"Unrecognized request argument supplied: {param!r}.", param=param, code="unknown_parameter")
-    what = what.replace(" | null", "").replace("`", "")
+    what = _KINDS.sub(_in_json_words, what).replace("`", "")
     what = what[:1].lower() + what[1:]
     return invalid(f"{path}: {what}." if path else f"The request body is wrong: {what}.", param=path or None)
+
+
+def _in_json_words(match: re.Match[str]) -> str:
+    """Kinds of values as the writer of a body calls them. That a field may be null as well goes without saying."""
+    kinds = match["kinds"].split(" | ")
+    shown = [_JSON_WORDS.get(kind, kind) for kind in kinds if kind != "null" or len(kinds) == 1]
+    return " | ".join(shown)
 
 
 def require_model(model: str | None) -> str:

@@ -22,7 +22,7 @@ def read_prompts(
     if wire is None:
         raise missing(name)
     if wire == []:
-        raise invalid(f"{name} must not be an empty list.", param=name)
+        raise invalid(f"{name} must not be an empty array.", param=name)
     if isinstance(wire, str) or not isinstance(wire[0], str | list):
         return (_prompt(wire, type(wire), name, may_be_empty=may_be_empty),)
     if most is not None and len(wire) > most:
@@ -35,7 +35,7 @@ def read_prompts(
 
 def _prompt(item: Any, kind: type[Any], path: str, *, may_be_empty: bool) -> Prompt:
     if not isinstance(item, kind):
-        expected = "a string" if kind is str else "a list of token ids"
+        expected = "a string" if kind is str else "an array of token ids"
         raise invalid(f"{path}: expected {expected}, as the first entry is one.", param=path)
     if not item and not may_be_empty:
         raise invalid(f"{path} must not be empty.", param=path)

@@ -11,6 +11,8 @@ import time
 
 from rich.text import Text
 
+from millstream.ir.sizes import size as size_of
+
 _CONTROL_PICTURES = 0x2400
 _REPLACEMENT = "\ufffd"
 # C1 controls are escape sequences of one character; the bidirectional ones reorder what stands beside them; lone
@@ -29,7 +31,6 @@ _SAFE: dict[int, str | None] = {
     0x0D: None,
 }
 _SAFE_LINE = {**_SAFE, 0x0A: "\u240a"}
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def plain(text: str) -> str:
@@ -73,15 +74,8 @@ def rate(value: float | None) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes in decimal units, as `millstream list` writes them."""
-    if value >= 10**18:
-        return "≫"
-    amount = float(max(0, value))
-    for unit in _UNITS[:-1]:
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit in ("B", "kB", "MB") else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} {_UNITS[-1]}"
+    """Bytes as they are written everywhere, in at most eight characters."""
+    return "≫" if value >= 999 * 10**12 else size_of(value)
 
 
 def share(part: int, whole: int) -> float | None:

@@ -17,7 +17,7 @@ Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
     install: Annotated[
         bool, typer.Option("--install", help="Write it where the shell looks for it, and say what else it needs.")
     ] = False,

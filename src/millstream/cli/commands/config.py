@@ -54,7 +54,7 @@ def check(context: typer.Context) -> None:
 @config_app.command()
 def show(
     context: typer.Context,
-    command: Annotated[str | None, typer.Argument(help="Only this command's.")] = None,
+    command: Annotated[str | None, typer.Argument(metavar="COMMAND", help="Only this command's.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Defaults too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON, defaults included.")] = False,
 ) -> None:
@@ -80,12 +80,13 @@ def show(
     if as_json:
         print(msgspec.json.encode(rows, enc_hook=str).decode())
         return
-    shown = [row for row in rows if every or command is not None or row.source != "default"]
+    shown = [row for row in rows if every or row.source != "default"]
     for row in shown:
         value = "(not set)" if row.value is None else msgspec.json.encode(row.value, enc_hook=str).decode()
         print(f"{row.command} {row.option} = {value}  ({row.place or 'default'})")
     if not shown:
-        print("everything is at its default; `config show --all` lists them, `config init` writes a file")
+        what, which = ("everything", "") if command is None else (f"all of {command}", f" {command}")
+        print(f"{what} is at its default; `config show{which} --all` lists them, `config init` writes a file")
 
 
 @config_app.command()

@@ -14,7 +14,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for scripts."
 
 def pull(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Names that `list` shows.", autocompletion=model_names)
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names that `list` shows.", autocompletion=model_names)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All models of the catalogue.")] = False,
     to: Annotated[Path | None, typer.Option(metavar="DIR", help="Put them here instead of the model cache.")] = None,
@@ -36,7 +36,10 @@ def list_(as_json: JsonOption = False) -> None:
 
 def show(
     model: Annotated[
-        str | None, typer.Argument(help="A .gguf file, or a name that `list` shows as here; the default if not given.")
+        str | None,
+        typer.Argument(
+            metavar="MODEL", help="A .gguf file, or a name that `list` shows as here; the default if not given."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,7 +50,7 @@ def show(
 
 
 def rm(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names that `list` shows as here.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names that `list` shows as here.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> None:
     """Delete models from the model folder; files elsewhere are never touched."""

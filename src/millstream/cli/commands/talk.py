@@ -11,7 +11,7 @@ from millstream.cli.talking import Talk, talking
 
 @talking
 def run(
-    prompt: Annotated[str, typer.Argument(help="What to answer; - reads it from standard input.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What to answer; - reads it from standard input.")],
     talk: Talk,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the text itself, without the chat template.")] = False,
 ) -> None:

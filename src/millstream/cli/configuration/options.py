@@ -93,6 +93,11 @@ def settings_at(path: tuple[str, ...], command: Command) -> Iterator[Setting]:
         yield Setting(path, key, parameter, (*(name for name in own if name != variable), variable))
 
 
+def help_of(described: Any) -> str:
+    """The help of a parameter in one line, as `--help` shows it: what is escaped there from Rich's markup is plain."""
+    return " ".join((getattr(described, "help", None) or "").split()).replace("\\[", "[")
+
+
 def key_of(parameter: Parameter) -> str:
     """The long name of an option (``--kv-cache`` is ``kv-cache``), the name of an argument."""
     long = [option[2:] for option in parameter.opts if option.startswith("--")]

@@ -10,7 +10,7 @@ import msgspec
 from typer.core import TyperGroup
 
 from millstream.cli.configuration.check import FromFile, convert
-from millstream.cli.configuration.options import Command, Setting, commands_of, settings_of
+from millstream.cli.configuration.options import Command, Setting, commands_of, help_of, settings_of
 
 Source = Literal["environment", "file", "default"]
 _WIDTH = 100
@@ -82,8 +82,7 @@ def starting_file(root: TyperGroup) -> str:
 
 
 def _commented(setting: Setting) -> str:
-    text = " ".join((getattr(setting.parameter, "help", None) or "").split())
-    lines = textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    lines = textwrap.wrap(help_of(setting.parameter), _WIDTH, initial_indent="# ", subsequent_indent="# ")
     default = _default(setting)
     example = _toml(default) if default is not None else _blank(setting)
     return "\n".join([*lines, f"# Environment: {setting.variable}", f"#{setting.key} = {example}", ""])

@@ -30,11 +30,3 @@ def warning(name: str, text: str, mend: str) -> Finding:
 def problem(name: str, text: str, mend: str) -> Finding:
     """A server would not start, or would fail."""
     return Finding(name, "problem", text, mend)
-
-
-def size(count: float) -> str:
-    """Bytes for people, in the binary units that the options take."""
-    for unit, step in (("G", 1 << 30), ("M", 1 << 20)):
-        if count >= step:
-            return f"{count / step:.1f}{unit}"
-    return f"{count / 1024:.0f}K"

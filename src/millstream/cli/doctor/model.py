@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.cli.doctor.findings import Finding, ok, problem, size, warning
+from millstream.cli.doctor.findings import Finding, ok, problem, warning
+from millstream.ir.sizes import size
 
 if TYPE_CHECKING:
     from millstream.models.catalogue import CatalogueModel
@@ -45,7 +46,7 @@ def _missing(known: CatalogueModel) -> Finding:
             f"{known.name} is not here, and the disk has no room for it: {size(needed)} are needed, {size(free)} free",
             f"free {size(needed - free)} in {model_folder()}, or set MILLSTREAM_HOME to a folder on another disk",
         )
-    fetch = f"millstream pull {known.name} ({size(known.download_bytes)}); serve does it when it starts"
+    fetch = f"millstream pull {known.name} ({size(known.download_bytes)} to fetch); serve does it when it starts"
     return warning("model", f"{known.name} is not here", fetch)
 
 

@@ -13,10 +13,11 @@ from typer.core import TyperGroup
 
 from millstream.cli.configuration.files import ConfigError, chosen_path
 from millstream.cli.configuration.group import check_variables, load_settings, unknown_variables
-from millstream.cli.doctor.findings import Finding, ok, problem, size, warning
+from millstream.cli.doctor.findings import Finding, ok, problem, warning
 from millstream.ir.files import read_regular
+from millstream.ir.sizes import size
 
-_SPACE = 1 << 30
+_SPACE = 10**9
 _LEAST = 16 << 20
 """What the answers of a day and a journal's file take at least."""
 

@@ -134,8 +134,8 @@ class Entry:
         self.usage.feed(Finish("stop", usage))
 
     def note(self, kind: str, note: str = "", at: float | None = None) -> None:
-        """Add to the timeline; the last events of a long one are dropped, but for its end."""
-        if len(self.timeline) < _TIMELINE_EVENTS or kind == self.end:
+        """Add to the timeline, whose last event is the end; the latest events of a long one before that are dropped."""
+        if kind == self.end or (self.end is None and len(self.timeline) < _TIMELINE_EVENTS):
             self.timeline.append(TimelineEvent(seconds=(at or clock()) - self.since, kind=kind, note=note))
 
     def finish(self, end: End, note: str) -> None:
@@ -207,7 +207,7 @@ class Entry:
             began=self.began,
             first_token_seconds=None if self.first is None else self.first - self.since,
             tokens_per_second=(tokens - 1) / seconds if tokens > 1 and seconds > 0 else None,
-            held=self.held,
+            held=self.held and self.end is None,
         )
 
     def detail(self) -> RequestDetail:
@@ -222,6 +222,8 @@ class Entry:
 
     def _state(self) -> tuple[RequestState, str | None]:
         """That of the sequence which is furthest, and why it waits."""
+        if self.end is not None:
+            return "ended", None
         for state in _FURTHEST:
             for sequence in self._sequences.values():
                 if sequence.state == state:

@@ -9,6 +9,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.admin.views import WIRE_SURFACES
 from millstream.ir.errors import ApiError, invalid
 from millstream.ir.provider import Provider
 from millstream.server.admin.control import RequestControl, no_control
@@ -73,7 +74,7 @@ class RequestRoutes:
         entry = self._open(request)
         surface = request.query_params.get("surface", "chat")
         if surface not in SURFACES:
-            raise invalid(f"surface must be one of {', '.join(SURFACES)}.", param="surface")
+            raise invalid(f"surface must be one of {', '.join(WIRE_SURFACES)}.", param="surface")
         return WatchResponse(wire_view(entry, surface), self._lifecycle, self._settings.keep_alive_seconds)
 
     async def cancel(self, request: HttpRequest) -> Response:

@@ -12,8 +12,13 @@ from millstream.surfaces import anthropic_messages, openai_chat, responses
 from millstream.surfaces.sse import comment
 from millstream.surfaces.wire import Surface, WireOptions
 
-SURFACES: dict[str, Surface] = {"chat": openai_chat, "responses": responses, "messages": anthropic_messages}
-"""By the names of `millstream.admin.views.WIRE_SURFACES`."""
+SURFACES: dict[str, Surface] = {
+    "chat": openai_chat,
+    "responses": responses,
+    "messages": anthropic_messages,
+    openai_chat.NAME: openai_chat,
+}
+"""By the names of `millstream.admin.views.WIRE_SURFACES`, and by those of metrics and lists of requests."""
 
 LOOK_SECONDS = 0.1
 """How often what is new is written: an eye needs no more, and the stream itself is not made to wait."""

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from millstream.admin.views import WIRE_SURFACES
 from millstream.server.admin.fields import PRIORITY_FIELDS, PriorityBody
+from millstream.server.admin.wire import SURFACES as WIRE_NAMES
 from millstream.server.docs.answers import ANSWERS, ERRORS, Answer, errors_of
 from millstream.server.models import MODEL_FIELDS, ModelBody
 from millstream.server.models import PATH as MODELS
@@ -80,7 +80,7 @@ QUERIES: dict[tuple[str, str], Sequence[dict[str, Any]]] = {
         {"name": "once", "in": "query", "schema": {"type": "boolean"}, "description": "One snapshot as JSON."},
     ),
     ("GET", "/v1/admin/requests/{id}/wire"): (
-        {"name": "surface", "in": "query", "schema": {"enum": list(WIRE_SURFACES), "default": "chat"}},
+        {"name": "surface", "in": "query", "schema": {"enum": sorted(WIRE_NAMES), "default": "chat"}},
     ),
     ("GET", "/v1/admin/logs"): (
         {"name": "level", "in": "query", "schema": {"enum": ["debug", "info", "warning", "error"]}},

@@ -260,7 +260,7 @@ def _reasoning_item(wire: WireItem, path: str) -> Item:
     summary = _parts(wire.summary or [], f"{path}.summary", "summary_text")
     body: Item = {"type": "reasoning", "summary": summary, "status": "completed"}
     if isinstance(wire.content, str):
-        raise invalid(f"{path}.content must be a list of parts.", param=f"{path}.content")
+        raise invalid(f"{path}.content must be an array of parts.", param=f"{path}.content")
     if wire.content:
         body["content"] = _parts(wire.content, f"{path}.content", "reasoning_text")
     if wire.encrypted_content is not None:

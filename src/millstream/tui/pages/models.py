@@ -130,7 +130,7 @@ def model_content(model: ModelView) -> Content:
     parts: list[Content] = [Content(" · ".join(facts))]
     if model.state == "pulling":
         share = text.share(model.fetched_bytes, model.fetch_bytes)
-        of = f"{text.size(model.fetched_bytes)} of {text.size(model.fetch_bytes)}"
+        of = f"{text.size(model.fetched_bytes)} of {text.size(model.fetch_bytes)} to fetch"
         parts.append(Content.assemble((gauge(share, 40), "$primary"), f" {text.percent(share)}  {of}"))
     if model.error:
         parts.append(Content.styled(text.line(model.error, 400), "$error"))

@@ -74,7 +74,7 @@ class RequestPage(RequestActions, Page):
         self._watch(self._surface)
 
     def target(self) -> RequestView | None:
-        return self._detail.request if self._detail else None
+        return self._detail.request if self._detail and self._detail.request.state != "ended" else None
 
     def action_leave(self) -> None:
         """Back to the table."""
@@ -112,7 +112,7 @@ class RequestPage(RequestActions, Page):
                     return
             else:
                 self._draw(self._detail)
-                if self._detail.timeline and self._detail.timeline[-1].kind in _ENDS:
+                if self._detail.request.state == "ended":
                     return
             await asyncio.sleep(_POLL_SECONDS)
 

@@ -122,5 +122,5 @@ function state(name, why) {
 
 function progress(model) {
   if (model.state !== "pulling" || !model.fetch_bytes) return null;
-  return `${percent(model.fetched_bytes / model.fetch_bytes)} of ${bytes(model.fetch_bytes)}`;
+  return `${percent(model.fetched_bytes / model.fetch_bytes)} of ${bytes(model.fetch_bytes)} to fetch`;
 }

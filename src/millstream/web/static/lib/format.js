@@ -24,7 +24,7 @@ export function seconds(value) {
   return pair(Math.floor(whole / 86_400), "d", Math.floor((whole % 86_400) / 3600), "h");
 }
 
-/** 1.5 GB, in powers of 1000 */
+/** 23 kB, 98 MB, 1.5 GB, in powers of 1000, as the command line writes them */
 export function bytes(value) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let power = 0;
@@ -33,7 +33,7 @@ export function bytes(value) {
     scaled /= 1000;
     power += 1;
   }
-  return `${trimmed(scaled, scaled < 9.95 && power ? 1 : 0)} ${units[power]}`;
+  return `${scaled.toFixed(power > 2 ? 1 : 0)} ${units[power]}`;
 }
 
 /** A share of 1: 37 % */
