@@ -14,6 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from millstream.bench.errors import BenchError
 from millstream.bench.plan import Case, Plan
 from millstream.bench.run import Options, run_benchmark
 from millstream.cli.bench import bench
@@ -153,6 +154,23 @@ def test_tables_of_a_plan(plan: Path) -> None:
         assert text in result.stdout
 
 
+def test_names_of_cases_are_shown_as_they_are(plan: Path) -> None:
+    plan.write_text(plan.read_text().replace("pp90", "[bold]pp[/90]"))
+    result = invoke("--plan", str(plan), "--threads", "1")
+    assert result.exit_code == 0, result.output
+    assert "[bold]pp[/90]" in result.stdout
+
+
+def test_memory_that_a_plan_lacks_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError("std::bad_alloc")
+
+    monkeypatch.setattr("millstream.engine.loading.build_core", refuse)
+    plan = Plan([Case("check", "check", 400, [[[1]] * 10_000])])
+    with pytest.raises(BenchError, match=r"573 MB for the keys and values of the plan"):
+        run_benchmark(model, Options(plan=plan, threads=1, extras=False))
+
+
 def test_without_a_plan_everything_is_measured(model: Path) -> None:
     """Every standard case that fits, the machine, the loop's Python, and a server of its own."""
     result = invoke(str(model), "--json", "--quick", "--threads", "1")
@@ -197,7 +215,5 @@ def test_a_model_with_a_tiny_context_is_measured(tmp_path: Path, context: int) -
 
 
 def test_token_ids_outside_the_vocabulary_are_refused(model: Path) -> None:
-    from millstream.bench.errors import BenchError
-
     with pytest.raises(BenchError, match="refused"):
         run_benchmark(model, Options(plan=Plan([Case("pp", "prefill", 1, [[[300]]])]), threads=1, extras=False))

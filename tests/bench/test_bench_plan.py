@@ -24,7 +24,8 @@ def test_a_plan_of_the_harness_is_read(tmp_path: Path) -> None:
     assert plan.cases[0].longest == 66
 
 
-CASE = '{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[1]]]}'
+CASE = '{"name": "a", "kind": "prefill", "new_tokens": 1, "reps": [[[1]]]}'
+UNPRINTABLE = CASE.replace('"a"', r'"a\u001b[2J"')
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,8 @@ CASE = '{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[1]]]}'
         ('{"cases": [{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[]]]}]}', "reps"),
         ('{"cases": [{"name": "a", "kind": "decode", "new_tokens": 1, "reps": [[[-1]]]}]}', "reps"),
         (f'{{"cases": [{CASE}, {CASE.replace("1", "2")}]}}', "2 cases have the name 'a'"),
+        (f'{{"cases": [{CASE.replace("prefill", "decode")}]}}', "'a' decodes.* at least 2"),
+        (f'{{"cases": [{UNPRINTABLE}]}}', r"cannot be printed: 'a\\x1b\[2J'"),
     ],
 )
 def test_a_malformed_plan_is_refused_with_the_place(tmp_path: Path, text: str, reason: str) -> None:

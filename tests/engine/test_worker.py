@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
+from millstream.engine.config import EngineConfig
 from millstream.engine.core import EngineCore, GrammarCounts
 from millstream.engine.messages import (
     Abort,
@@ -22,6 +28,7 @@ from millstream.engine.messages import (
     Event,
     FrameReader,
     Pause,
+    Ready,
     Resume,
     StatsQuery,
     StatsReply,
@@ -36,6 +43,7 @@ from millstream.scheduler.places import SchedulerConfig
 from millstream.scheduler.scheduler import Chunk, Sampled, Scheduler
 from millstream.scheduler.sequence import Constraint
 from support.scripted_runner import ScriptedRunner
+from support.tiny_models import build_tiny_model
 
 LONG = 400
 """Tokens of a request that runs while a test looks at others."""
@@ -262,3 +270,21 @@ def test_nothing_of_it_runs_on_after_its_end(fails: bool) -> None:
         with pytest.raises(RuntimeError, match="no more") if fails else nullcontext():
             Worker(there, core).run()
         assert "commands" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_interrupt_is_for_the_process_that_started_it(tmp_path: Path) -> None:
+    model = build_tiny_model(tmp_path / "tiny.gguf")
+    config = EngineConfig(model_path=str(model), model_name="tiny", kv_bytes=1 << 20, threads=1)
+    here, there = socket.socketpair()
+    number = there.fileno()
+    command = [sys.executable, "-m", "millstream.engine.worker", str(number), msgspec.json.encode(config).decode()]
+    with here, subprocess.Popen(command, pass_fds=[number], stderr=subprocess.PIPE, text=True) as process:
+        there.close()
+        here.settimeout(60)
+        peer = Peer(here)
+        assert isinstance(peer.next(), Ready)
+        process.send_signal(signal.SIGINT)
+        assert peer.waiting() == 0
+        here.shutdown(socket.SHUT_RDWR)
+        assert process.communicate(timeout=60)[1] == ""
+        assert process.returncode == 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from millstream.bench.errors import BenchError
+from millstream.ir.children import END_WITH_PARENT
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
@@ -23,7 +24,7 @@ def api_server() -> Iterator[tuple[int, int]]:
         BenchError: it did not start.
     """
     command = [sys.executable, "-m", "millstream.bench.api_server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=END_WITH_PARENT) as process:
         watchdog = threading.Timer(_START_SECONDS, process.kill)
         watchdog.start()
         try:

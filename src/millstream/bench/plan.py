@@ -74,6 +74,14 @@ def read_plan(path: Path) -> Plan:
     for name, times in Counter(case.name for case in plan.cases).items():
         if times > 1:
             raise BenchError(f"{path}: {times} cases have the name {name!r}; results are told apart by their names")
+        if not name.isprintable():
+            raise BenchError(f"{path}: the name of a case cannot be printed: {name!r}")
+    for case in plan.cases:
+        if case.kind == "decode" and case.new_tokens < 2:
+            raise BenchError(
+                f"{path}: the case {case.name!r} decodes, which begins after the first new token: new_tokens has to be "
+                "at least 2"
+            )
     return plan
 
 

@@ -36,7 +36,7 @@ def _speed(report: Report) -> Table:
         if rates:
             rate = statistics.median(rates)
             table.add_row(
-                case.name,
+                Text(case.name),  # no markup
                 f"{rate:.1f}",
                 f"{max(rates):.1f}",
                 _step_milliseconds(case, rate),

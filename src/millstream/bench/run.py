@@ -185,6 +185,12 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
             config = msgspec.structs.replace(config, step_tokens=options.step_tokens)
         try:
             core, info = build_core(file, config)
-        except (ValueError, RuntimeError, MemoryError, OSError) as error:
+        except MemoryError:
+            kv = tokens * kv_bytes_per_token(spec, options.kv_type)
+            raise BenchError(
+                f"not enough memory: beside the weights, {kv / 1e6:,.0f} MB for the keys and values of the plan are "
+                "needed. Run fewer or shorter sequences together."
+            ) from None
+        except (ValueError, RuntimeError, OSError) as error:
             raise BenchError(str(error) or type(error).__name__) from None
     return core, info, plan, TENSOR_TYPES[volume.most_common(1)[0][0]].name.lower()

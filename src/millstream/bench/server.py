@@ -13,6 +13,7 @@ import msgspec
 
 from millstream.bench.errors import BenchError
 from millstream.bench.system import children, resident_bytes
+from millstream.ir.children import END_WITH_PARENT
 
 _TIMEOUT = 120.0
 
@@ -44,7 +45,9 @@ def measure_server_start(path: Path, *, threads: int = 0) -> ServerStart:
         str(threads),
     ]
     begun = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=END_WITH_PARENT
+    ) as process:
         watchdog = threading.Timer(_TIMEOUT, process.kill)
         watchdog.start()
         try:

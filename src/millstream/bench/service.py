@@ -27,6 +27,7 @@ import msgspec
 from millstream.bench.drafts import Answer, Turns, measure_edit, measure_other
 from millstream.bench.errors import BenchError
 from millstream.bench.system import children, cpu_seconds
+from millstream.ir.children import END_WITH_PARENT
 from millstream.keys.file import KeyFile
 from millstream.keys.key import Key, digest_of, new_id, new_token
 from millstream.models.loader import load_model_file
@@ -184,7 +185,9 @@ def _serving(path: Path) -> Iterator[_Server]:
         interactive, other = _new_key(keys, "interactive"), _new_key(keys, "other")
         command = [sys.executable, "-m", "millstream", "serve", str(path), "--port", "0", "--no-fetch"]
         command += ["--ctx", str(_context(path)), "--keys-file", str(keys)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=END_WITH_PARENT
+        ) as process:
             watchdog = threading.Timer(_START_SECONDS, process.kill)
             watchdog.start()
             try:

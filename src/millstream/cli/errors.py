@@ -3,7 +3,7 @@
 | code | meaning |
 |---|---|
 | 0 | done (for `serve`: stopped by Ctrl-C or SIGTERM after the open requests were finished) |
-| 1 | the model, the engine, the address or the request failed; stderr says why |
+| 1 | the model, the engine, the address, the request or the output failed; stderr says why |
 | 2 | the command line, the environment or the configuration file is wrong |
 | 130 | interrupted by Ctrl-C |
 """

@@ -7,7 +7,7 @@ import errno
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,7 +208,8 @@ def _open_journal(options: JournalOptions) -> Journal:
 def _ready(hosted: Hosted, sock: socket.socket) -> None:
     engines = [(engine.model, engine.info) for engine in hosted.host.engines() if engine.info is not None]
     if engines:  # else all were lost meanwhile, and the server ends
-        print(_ready_line(engines, url_of(sock)), flush=True)
+        with suppress(OSError):  # a full disk below its log does not end a server
+            print(_ready_line(engines, url_of(sock)), flush=True)
     settle()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import IO
 
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
@@ -42,10 +43,12 @@ def printable(text: str, stream: IO[str]) -> str:
 
 
 def note(text: str) -> None:
-    """A line about the work, not part of its result."""
-    print(styled(text, "2", sys.stderr), file=sys.stderr, flush=True)
+    """A line about the work, not part of its result: lost if standard error cannot be written."""
+    with suppress(OSError):
+        print(styled(text, "2", sys.stderr), file=sys.stderr, flush=True)
 
 
 def report(message: str) -> None:
-    """The one line that says why a command failed."""
-    print(f"{styled('error:', '1;31', sys.stderr)} {message}", file=sys.stderr, flush=True)
+    """The one line that says why a command failed; its exit code says that too."""
+    with suppress(OSError):
+        print(f"{styled('error:', '1;31', sys.stderr)} {message}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -203,6 +204,8 @@ class Worker:
 
 def main() -> int:
     """Entry point of the process; returns its exit status."""
+    # Ctrl-C is for the process that started it, also where all processes are sent it: its open answers are finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # until all is loaded: nothing of it becomes garbage
     connection = socket.socket(fileno=int(sys.argv[1]))
     config = msgspec.json.decode(sys.argv[2], type=EngineConfig)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import ctypes
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 
 from millstream.admin.views import LogLine
+from millstream.ir.children import END_WITH_PARENT
 
 _READY = re.compile(r"^ready: .* on (https?://\S+)")
 _LOGGED = re.compile(
@@ -25,7 +24,6 @@ _LINE_BYTES = 64 * 1024
 _KEPT_LINES = 2000
 _LAST_LINES = 20
 _LOGGER = "serve"
-_PR_SET_PDEATHSIG = 1
 
 
 class ServerProcess:
@@ -42,7 +40,7 @@ class ServerProcess:
             stderr=subprocess.STDOUT,
             # Ctrl-C at the terminal is for this process, which decides what it means.
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=END_WITH_PARENT,
         )
         self._lock = threading.Lock()
         self._lines: collections.deque[LogLine] = collections.deque(maxlen=_KEPT_LINES)
@@ -121,9 +119,3 @@ def read_line(text: str, now: float, before: str = "info") -> LogLine:
     elif text.startswith((" ", "\t")):
         level = before
     return LogLine(time=now, level=level, logger=logger, message=message)  # type: ignore[arg-type]
-
-
-def _die_with_parent() -> None:
-    """In the child, before its program: Linux sends SIGTERM when the thread that started it is gone."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
