@@ -241,9 +241,11 @@ async def test_a_reader_of_a_scored_prompt_that_stops_is_paused_and_loses_nothin
 
 @pytest.mark.usefixtures("short_patience")
 async def test_a_paused_reader_may_leave_and_one_that_resumes_in_an_outage_goes_on(tmp_path: Path) -> None:
-    async with gated(tmp_path / "count", steps=40, step_tokens=64) as (engine, gate):
+    async with gated(tmp_path / "count", steps=0, step_tokens=64) as (engine, gate):
         long = request("a", 1, max_tokens=120)
         stays, leaves = await engine.submit(long), await engine.submit(request("b", 2, max_tokens=120))
+        await engine.stats()  # both are there before the first step ends
+        gate.allow(40)
         await made(engine, 40)
         gate.open()
         await until(engine, lambda stats: stats.waits == {"paused_reader": 2}, "paused")

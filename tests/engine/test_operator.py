@@ -60,9 +60,11 @@ async def collect(stream: TokenStream, seen: list[TokenDelta]) -> None:
 
 
 async def test_every_open_sequence_is_told_of_in_order_of_arrival(tmp_path: Path) -> None:
-    async with running(tmp_path / "count", steps=1, max_sequences=1) as (engine, _):
+    async with running(tmp_path / "count", steps=0, max_sequences=1) as (engine, gate):
         assert await engine.sequences() == []
         streams = [await engine.submit(request(name, ord(name[0]) - 97)) for name in "abc"]
+        await engine.sequences()  # all are there before the first step ends
+        gate.allow(1)
         await anext(streams[0])
         await until(engine, "c", state="queued", reason="max_sequences")
         views = await engine.sequences()
@@ -129,9 +131,11 @@ async def test_a_request_that_leaves_while_it_is_held_frees_its_place(tmp_path: 
 
 
 async def test_a_request_that_is_raised_takes_a_place(tmp_path: Path) -> None:
-    async with running(tmp_path / "count", steps=1, max_sequences=1) as (engine, gate):
+    async with running(tmp_path / "count", steps=0, max_sequences=1) as (engine, gate):
         requests = [request("a", 1, 40), request("b", 10, 4)]
         first, second = [await engine.submit(each) for each in requests]
+        await engine.sequences()  # both are there before the first step ends
+        gate.allow(1)
         begun = await anext(first)
         await until(engine, "b", state="queued", reason="max_sequences")
         assert engine.reprioritise("b", -1)

@@ -9,7 +9,8 @@ from pathlib import Path
 class StepGate:
     """Each process makes ``steps`` steps and stands still in the next one, until more are allowed or it is opened.
 
-    ``state`` is the engine's ``EngineConfig.model_path``. Make the gate before the engine is started.
+    ``state`` is the engine's ``EngineConfig.model_path``. Make the gate before the engine is started. Between two steps
+    an engine takes what has come until then, so what all steps are to know of is sent before the first is allowed.
     """
 
     def __init__(self, state: Path, steps: int) -> None:
