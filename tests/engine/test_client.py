@@ -1,7 +1,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
 from support.step_gate import StepGate
 from support.token_streams import read
-from support.waiting import PATIENCE
+from support.waiting import until_told
 
 
 @pytest.fixture(autouse=True)
@@ -62,12 +61,7 @@ async def settled(engine: EngineProcess) -> None:
 
 async def until(engine: EngineProcess, there: Callable[[EngineStats], bool], what: str) -> EngineStats:
     """Wait until the engine is somewhere. While there is none, this looks at every turn of the event loop."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if there(stats := await engine.stats()):
-            return stats
-        await asyncio.sleep(0)
-    raise AssertionError(f"the engine does not become {what}: {stats}")
+    return await until_told(engine.stats, there, f"the engine does not become {what}")
 
 
 async def made(engine: EngineProcess, steps: int) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from millstream.engine.protocol import SamplingParams, SequenceView, TokenDelta,
 from support.scripted_runner import expected_output
 from support.step_gate import StepGate
 from support.token_streams import read
-from support.waiting import PATIENCE
+from support.waiting import until_told
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +44,12 @@ def request(name: str, start: int, max_tokens: int = 20) -> TokenRequest:
 
 async def until(engine: EngineProcess, name: str, *, state: str, reason: str | None = None) -> SequenceView:
     """Wait until a sequence is there. While there is no engine, this looks at every turn of the event loop."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        for view in await engine.sequences():
-            if (view.id, view.state, view.wait_reason) == (name, state, reason):
-                return view
-        await asyncio.sleep(0)
-    raise AssertionError(f"{name} is never {state} ({reason})")
+
+    def those(views: Iterable[SequenceView]) -> list[SequenceView]:
+        return [view for view in views if (view.id, view.state, view.wait_reason) == (name, state, reason)]
+
+    (view,) = those(await until_told(engine.sequences, those, f"{name} is never {state} ({reason})"))
+    return view
 
 
 async def collect(stream: TokenStream, seen: list[TokenDelta]) -> None:

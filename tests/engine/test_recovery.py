@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ from millstream.ir.errors import ApiError
 from support.scripted_runner import expected_output, expected_scores
 from support.step_gate import StepGate
 from support.token_streams import read
-from support.waiting import PATIENCE
+from support.waiting import until_told
 
 QUICK = Supervision(first_delay=0.01, longest_delay=0.02, start_failures=3)
 
@@ -65,23 +64,13 @@ def request(name: str, start: int, max_tokens: int = 30) -> TokenRequest:
 
 async def recovered(engine: EngineProcess) -> EngineStats:
     """The engine's counts once it answers again."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if (stats := await engine.stats()).outage is None:
-            return stats
-        await asyncio.sleep(0.01)
-    raise AssertionError("the engine does not come back")
+    return await until_told(engine.stats, lambda stats: stats.outage is None, "it does not come back", pause=0.01)
 
 
 async def outage(engine: EngineProcess, reason: str) -> None:
     """Wait until the engine is down for this reason. This looks at every turn of the event loop: no outage is as
     short."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if reason in ((await engine.stats()).outage or ""):
-            return
-        await asyncio.sleep(0)
-    raise AssertionError(f"the engine never says {reason!r}")
+    await until_told(engine.stats, lambda stats: reason in (stats.outage or ""), f"the engine never says {reason!r}")
 
 
 def threads(pid: int) -> list[str]:

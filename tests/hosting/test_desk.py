@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from millstream.hosting.pulls import Pulls
 from millstream.models.catalogue import CatalogueModel, ModelUnavailable, OnProgress, Progress, WheelPart
 from millstream.server.app import create_app
 from support.hosted import ScriptedOpener, host_of, settled
-from support.waiting import PATIENCE, until
+from support.waiting import until, until_told
 
 ADMIN = "/v1/admin/models"
 TINY = CatalogueModel(
@@ -92,13 +91,10 @@ class World:
         return msgspec.json.decode(answer.content, type=ModelView) if status == 202 else answer.json()["error"]
 
     async def until(self, name: str, state: str, also: Callable[[ModelView], bool] = lambda view: True) -> ModelView:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            view = (await self.views())[name]
-            if view.state == state and also(view):
-                return view
-            await asyncio.sleep(0.001)
-        raise AssertionError(f"{name} is {view.state}, not {state}")
+        def there(views: Mapping[str, ModelView]) -> bool:
+            return views[name].state == state and also(views[name])
+
+        return (await until_told(self.views, there, f"{name} is not {state}", pause=0.001))[name]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import signal
 import time
 import uuid
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,7 @@ SCHEMA = {
     "properties": {"name": {"type": "string", "maxLength": 20}, "size": {"type": "number"}},
     "required": ["name", "size"],
 }
+Begun = Callable[[], Awaitable[None]]
 LEFT = {"received": "left in the queue", "prefill": "left in prefill", "first_token": "left in the answer"}
 """By the last of these that the timeline of a request has which was left."""
 
@@ -200,22 +203,10 @@ class _Clients:
             due = storm.requests * (storm.kills - k) // (storm.kills + 1)
             while self._left > due:  # noqa: ASYNC110  (what is awaited is the progress of others)
                 await asyncio.sleep(0.02)
-            answer = await self._killed_in(self._wanted[-1])
-            while answer.get("status") == 429:
-                await asyncio.sleep(0.1)
-                answer = await self._killed_in(self._wanted[-1])
-            if answer != self._quiet[-1]:
-                self._report.faults.append(f"after a kill: {answer} instead of {self._quiet[-1]}")
+            await self._whole(-1, stream=True, begun=self._kill_engine)
 
-    async def _killed_in(self, ask: Ask) -> dict[str, Any]:
-        """The answer to a request; the engine is killed when it begins."""
-        async with self._http.stream("POST", ask.path, json={**ask.body, "stream": True}) as answer:
-            pieces = []
-            async for piece in answer.aiter_raw():
-                if not pieces and answer.status_code == 200:
-                    os.kill(self._server.engine_pid(), signal.SIGKILL)
-                pieces.append(piece)
-        return _told(ask, answer.status_code, b"".join(pieces), stream=answer.status_code == 200)
+    async def _kill_engine(self) -> None:
+        os.kill(self._server.engine_pid(), signal.SIGKILL)
 
     async def _client(self, number: int) -> None:
         chance = random.Random(1000 * self._storm.seed + number)
@@ -229,19 +220,20 @@ class _Clients:
                 self._report.faults.append(f"{kind} {self._wanted[index].surface}: {error!r}")
 
     async def _read(self, index: int, chance: random.Random) -> None:
-        await self._hold(index, stream=chance.random() < 0.7)
+        await self._whole(index, stream=chance.random() < 0.7)
+        self._report.ends["read"] += 1
 
     async def _stall(self, index: int, chance: random.Random) -> None:
-        await self._hold(index, stream=True, pause=chance.uniform(0.1, 2))
+        await self._whole(index, stream=True, begun=partial(asyncio.sleep, chance.uniform(0.1, 2)))
+        self._report.ends["stalled and read"] += 1
 
-    async def _hold(self, index: int, *, stream: bool, pause: float = 0.0) -> None:
+    async def _whole(self, index: int, *, stream: bool, begun: Begun | None = None) -> None:
         """An answer that is read to its end is that of the quiet run."""
-        answer = await _answer(self._http, self._wanted[index], stream=stream, pause=pause)
+        answer = await _answer(self._http, self._wanted[index], stream=stream, begun=begun)
         while answer.get("status") == 429:
             self._report.ends["told to come back"] += 1
             await asyncio.sleep(0.5)
-            answer = await _answer(self._http, self._wanted[index], stream=stream, pause=pause)
-        self._report.ends["stalled and read" if pause else "read"] += 1
+            answer = await _answer(self._http, self._wanted[index], stream=stream, begun=begun)
         if answer != self._quiet[index]:
             self._report.faults.append(f"{self._wanted[index].surface}: {answer} instead of {self._quiet[index]}")
 
@@ -309,8 +301,9 @@ class _Clients:
             self._report.faults.append(f"{body!r} is answered with {answer.status_code}: {answer.text[:200]}")
 
 
-async def _answer(http: httpx.AsyncClient, ask: Ask, *, stream: bool, pause: float = 0.0) -> dict[str, Any]:
-    """Text and finish as a client has them; ``pause``: seconds without reading after the first piece."""
+async def _answer(http: httpx.AsyncClient, ask: Ask, *, stream: bool, begun: Begun | None = None) -> dict[str, Any]:
+    """Text and finish as a client has them; ``begun``: what is waited for after the first piece of an answer, without
+    reading."""
     if not stream:
         answer = await http.post(ask.path, json=ask.body)
         return _told(ask, answer.status_code, answer.content, stream=False)
@@ -318,9 +311,9 @@ async def _answer(http: httpx.AsyncClient, ask: Ask, *, stream: bool, pause: flo
         pieces = []
         async for piece in answer.aiter_raw():
             pieces.append(piece)
-            if pause:
-                await asyncio.sleep(pause)
-                pause = 0
+            if begun is not None and answer.status_code == 200:
+                await begun()
+                begun = None
     raw = b"".join(pieces)
     if answer.status_code == 200 and ask.surface != "completions":
         assert faults(ask.surface, raw, usage=False) == []

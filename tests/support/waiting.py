@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +30,15 @@ async def until(true: Callable[[], T], what: str = "it never came true", *, paus
         assert time.monotonic() < end, what
         await asyncio.sleep(pause)
     return found
+
+
+async def until_told(
+    ask: Callable[[], Awaitable[T]], there: Callable[[T], object], what: str, *, pause: float = 0.0
+) -> T:
+    """What ``ask()`` answers once that is ``there``; ``pause`` as for `until`. Raises `AssertionError` with ``what``
+    and the last answer."""
+    end = time.monotonic() + PATIENCE
+    while not there(answer := await ask()):
+        assert time.monotonic() < end, f"{what}: {answer}"
+        await asyncio.sleep(pause)
+    return answer

@@ -149,6 +149,7 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
     from millstream.engine.config import EngineConfig
     from millstream.engine.loading import build_core
     from millstream.engine.sizing import kv_bytes_per_token
+    from millstream.ir.sizes import size
     from millstream.models.ggml import TENSOR_TYPES
     from millstream.models.loader import load_model_file
     from millstream.native import BLOCK_SIZE, strings_end
@@ -188,8 +189,8 @@ def _load(path: Path, options: Options) -> tuple[EngineCore, EngineInfo, Plan, s
         except MemoryError:
             kv = tokens * kv_bytes_per_token(spec, options.kv_type)
             raise BenchError(
-                f"not enough memory: beside the weights, {kv / 1e6:,.0f} MB for the keys and values of the plan are "
-                "needed. Run fewer or shorter sequences together."
+                f"not enough memory: beside the weights, {size(kv)} for the keys and values of the plan are needed. "
+                "Run fewer or shorter sequences together."
             ) from None
         except (ValueError, RuntimeError, OSError) as error:
             raise BenchError(str(error) or type(error).__name__) from None
